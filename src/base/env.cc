@@ -1,0 +1,42 @@
+#include "base/env.h"
+
+#include <cstdlib>
+
+namespace lockstep {
+namespace {
+
+std::string Read(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string CacheDir() {
+  if (std::string dir = Read("LOCKSTEP_CACHE"); !dir.empty()) return dir;
+  if (std::string dir = Read("XDG_CACHE_HOME"); !dir.empty()) return dir + "/lockstep";
+  if (std::string dir = Read("HOME"); !dir.empty()) return dir + "/.cache/lockstep";
+  return "";
+}
+
+double ReadSeconds(const char* name, double fallback) {
+  std::string text = Read(name);
+  if (text.empty()) return fallback;
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  return (end && *end == '\0' && value > 0 && value < 1e6) ? value : fallback;
+}
+
+}  // namespace
+
+const Env& Env::Get() {
+  static const Env env = {
+      .cpu_isa = Read("LOCKSTEP_CPU_ISA"),
+      .cache_dir = CacheDir(),
+      .test_model = Read("LOCKSTEP_TEST_MODEL"),
+      .fault = Read("LOCKSTEP_FAULT"),
+      .rank_timeout_secs = ReadSeconds("LOCKSTEP_RANK_TIMEOUT", 30.0),
+      .no_color = !Read("NO_COLOR").empty(),
+  };
+  return env;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "base/mmap_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep {
+
+Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NotFound(fmt::format("{}: {}", path, std::strerror(errno)));
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return InvalidArgument(fmt::format("{}: not a regular file", path));
+  }
+  auto size_bytes = static_cast<size_t>(info.st_size);
+  const void* data = nullptr;
+  if (size_bytes > 0) {  // mmap refuses length 0; an empty file is a legal, empty span
+    data = mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      int error = errno;
+      close(fd);
+      return OutOfMemory(
+          fmt::format("{}: cannot map {} bytes: {}", path, size_bytes, std::strerror(error)));
+    }
+  }
+  close(fd);
+  return std::unique_ptr<MmapFile>(
+      new MmapFile(path, static_cast<const uint8_t*>(data), size_bytes));
+}
+
+MmapFile::~MmapFile() {
+  if (data_) munmap(const_cast<uint8_t*>(data_), size_bytes_);
+}
+
+}  // namespace lockstep

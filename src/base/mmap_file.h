@@ -1,0 +1,39 @@
+// A file mapped read-only into memory.
+//
+// Units:   size in bytes
+// Errors:  kNotFound        the path cannot be opened (the text holds the system's reason)
+//          kInvalidArgument a directory or another non-file
+// Threads: the mapping may be read by any thread; it stays valid until destruction. A file that another program
+//          shortens meanwhile raises SIGBUS on access, as for every user of mmap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace lockstep {
+
+class MmapFile {
+ public:
+  static Result<std::unique_ptr<MmapFile>> Open(const std::string& path);
+  ~MmapFile();
+  MmapFile(const MmapFile&) = delete;
+  MmapFile& operator=(const MmapFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const uint8_t> bytes() const { return {data_, size_bytes_}; }
+
+ private:
+  MmapFile(std::string path, const uint8_t* data, size_t size_bytes)
+      : path_(std::move(path)), data_(data), size_bytes_(size_bytes) {}
+
+  std::string path_;
+  const uint8_t* data_;
+  size_t size_bytes_;
+};
+
+}  // namespace lockstep
