@@ -1,0 +1,137 @@
+// F32x16 as two 256-bit vectors. The contract is vec_generic.h's.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace lockstep::kernels::LS_ISA {
+
+struct F32x16 {
+  __m256 lo, hi;
+};
+struct I32x16 {
+  __m256i lo, hi;
+};
+
+inline F32x16 Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void Store(float* p, F32x16 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline F32x16 Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline F32x16 LoadF16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline void StoreF16(uint16_t* p, F32x16 a) {
+  constexpr int kRound = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, kRound));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, kRound));
+}
+inline F32x16 LoadBF16(const uint16_t* p) {
+  auto half = [](const uint16_t* q) {
+    __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+  };
+  return {half(p), half(p + 8)};
+}
+inline F32x16 Add(F32x16 a, F32x16 b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+inline F32x16 Sub(F32x16 a, F32x16 b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+inline F32x16 Mul(F32x16 a, F32x16 b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+inline F32x16 Div(F32x16 a, F32x16 b) {
+  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline F32x16 Max(F32x16 a, F32x16 b) {
+  return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+inline F32x16 SelectLess(F32x16 x, float bound, F32x16 value, F32x16 otherwise) {
+  __m256 limit = _mm256_set1_ps(bound);
+  return {_mm256_blendv_ps(otherwise.lo, value.lo, _mm256_cmp_ps(x.lo, limit, _CMP_LT_OQ)),
+          _mm256_blendv_ps(otherwise.hi, value.hi, _mm256_cmp_ps(x.hi, limit, _CMP_LT_OQ))};
+}
+inline F32x16 SelectGreater(F32x16 x, float bound, F32x16 value, F32x16 otherwise) {
+  __m256 limit = _mm256_set1_ps(bound);
+  return {_mm256_blendv_ps(otherwise.lo, value.lo, _mm256_cmp_ps(x.lo, limit, _CMP_GT_OQ)),
+          _mm256_blendv_ps(otherwise.hi, value.hi, _mm256_cmp_ps(x.hi, limit, _CMP_GT_OQ))};
+}
+inline I32x16 Bits(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+inline F32x16 FromBits(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+inline I32x16 SetI(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32x16 AddI(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+inline I32x16 SubI(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+inline I32x16 AndI(I32x16 a, I32x16 b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+inline I32x16 MaxI(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
+template <int kBits>
+inline I32x16 ShiftLeft(I32x16 a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
+template <int kBits>
+inline I32x16 ShiftRight(I32x16 a) {
+  return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)};
+}
+inline F32x16 ToF32(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+// The control word rounds half to even: no thread of Lockstep changes it (base/fp_env.h sets and checks it).
+inline I32x16 RoundToI32(F32x16 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
+inline I32x16 LoadI32(const int32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+inline void StoreI32(int32_t* p, I32x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+inline void StoreI8(int8_t* p, I32x16 a) {
+  // Masked to bytes first, so that the saturating packs keep the low byte of each lane.
+  __m256i mask = _mm256_set1_epi32(0xff);
+  __m256i words =
+      _mm256_packus_epi32(_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask));
+  words = _mm256_permute4x64_epi64(words, 0xd8);
+  __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+inline int32_t ReduceMaxI(I32x16 a) {
+  int32_t lanes[16];
+  StoreI32(lanes, a);
+  int32_t m = lanes[0];
+  for (int i = 1; i < 16; ++i) m = lanes[i] > m ? lanes[i] : m;
+  return m;
+}
+inline int32_t ReduceAddI(I32x16 a) {
+  __m256i s = _mm256_add_epi32(a.lo, a.hi);
+  __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+  t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1));
+  return _mm_cvtsi128_si32(t);
+}
+inline float ReduceTree(F32x16 a) {
+  __m256 s8 = _mm256_add_ps(a.lo, a.hi);
+  __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+inline F32x16 ReduceTree16(const F32x16* v) {
+  float sums[16];
+  for (int j = 0; j < 16; ++j) sums[j] = ReduceTree(v[j]);
+  return Load(sums);
+}
+inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace lockstep::kernels::LS_ISA
