@@ -29,17 +29,28 @@ class Outcome:
         self.reasons = []   # of skipped tests
 
 
-def first_line(text):
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+def skip_reasons(text):
+    """Test name -> why it was skipped, from the log: gtest 1.12 keeps the words out of its JSON."""
+    reasons = {}
+    reason = ""
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        if line.endswith(": Skipped") and i + 1 < len(lines):
+            reason = lines[i + 1].strip()
+        elif line.startswith("[  SKIPPED ] ") and line.endswith(" ms)"):
+            reasons[line[len("[  SKIPPED ] "):].rsplit(" (", 1)[0]] = reason
+            reason = ""
+    return reasons
 
 
-def read_report(path, outcome):
+def read_report(path, text, outcome):
     """Counts the tests of one gtest JSON report; returns False when there is none to read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             report = json.load(f)
     except (OSError, ValueError):
         return False
+    reasons = skip_reasons(text)
     for suite in report.get("testsuites", []):
         for test in suite.get("testsuite", []):
             if test.get("status") == "NOTRUN":
@@ -48,9 +59,8 @@ def read_report(path, outcome):
                 outcome.failed += 1
             elif test.get("result") == "SKIPPED":
                 outcome.skipped += 1
-                messages = [m.get("message", "") for m in test.get("skipped", [])]
-                outcome.reasons.append("%s.%s: %s" % (
-                    suite.get("name"), test.get("name"), first_line(messages[0]) if messages else "no reason given"))
+                name = "%s.%s" % (suite.get("name"), test.get("name"))
+                outcome.reasons.append("%s: %s" % (name, reasons.get(name) or "no reason given"))
             else:
                 outcome.passed += 1
     return True
@@ -81,7 +91,7 @@ def run_program(path, args):
                 process.wait()
         with open(log_path, encoding="utf-8", errors="replace") as log:
             text = log.read()
-        has_report = read_report(report, outcome)
+        has_report = read_report(report, text, outcome)
     outcome.seconds = time.monotonic() - start
     if ended is None:
         outcome.failed += 1
