@@ -76,7 +76,8 @@ def opening_comment(text):
 
 def check_header(path, text, report):
     comment = opening_comment(text)
-    if not comment or len(comment[0]) < 20 or re.match(r"(Copyright|SPDX|[A-Z][a-z]+: )", comment[0]):
+    if not comment or len(comment[0]) < 20 or re.match(
+            r"(Copyright|SPDX|(Shapes|Units|Requires|Errors|Threads|Capture|Order|Cost|Source): )", comment[0]):
         report("header", path, "does not open with a comment that says what it is for")
         return
     folders = [f for f in FIELDS if path.startswith(f + "/")]
