@@ -63,9 +63,11 @@ Result<std::vector<TreeShare>> CanonicalTree::Share(int world_size) const {
   int num_leaves = static_cast<int>(leaves_.size());
   LS_CHECK_GE(world_size, 1);
   if (world_size > num_leaves) {
-    return InvalidArgument(fmt::format("{} ranks, but only {} pieces to share", world_size, num_leaves));
+    return InvalidArgument(
+        fmt::format("{} ranks, but only {} pieces to share", world_size, num_leaves));
   }
-  // best[w][e]: the best way to give leaves [0, e) to w ranks; cost is (largest share, subtrees in all).
+  // best[w][e]: the best way to give leaves [0, e) to w ranks; cost is (largest share, subtrees in
+  // all).
   struct Cost {
     int largest = std::numeric_limits<int>::max();
     int subtrees = std::numeric_limits<int>::max();
@@ -85,14 +87,15 @@ Result<std::vector<TreeShare>> CanonicalTree::Share(int world_size) const {
         Cover(0, begin, end, &cover);
         if (static_cast<int>(cover.size()) > kMaxSubtreesPerRank) continue;
         int units = leaves_[end - 1].end - leaves_[begin].begin;
-        Cost cost{std::max(before.largest, units),
-                  before.subtrees + static_cast<int>(cover.size()), begin};
+        Cost cost{std::max(before.largest, units), before.subtrees + static_cast<int>(cover.size()),
+                  begin};
         if (cost < best[w][end]) best[w][end] = cost;
       }
     }
   }
   if (best[world_size][num_leaves].begin < 0) {
-    return InvalidArgument(fmt::format("{} pieces cannot be shared by {} ranks", num_leaves, world_size));
+    return InvalidArgument(
+        fmt::format("{} pieces cannot be shared by {} ranks", num_leaves, world_size));
   }
   std::vector<TreeShare> shares(world_size);
   for (int w = world_size, end = num_leaves; w > 0; --w) {

@@ -14,9 +14,17 @@ void CheckFailed(const char* file, int line, const char* expression, const std::
   std::abort();
 }
 
-std::string CheckText(long long v) { return fmt::format("{}", v); }
-std::string CheckText(unsigned long long v) { return fmt::format("{}", v); }
-std::string CheckText(double v) { return fmt::format("{}", v); }
-std::string CheckText(const void* v) { return fmt::format("{}", v); }
+std::string CheckText(long long v) {
+  return fmt::format("{}", v);
+}
+std::string CheckText(unsigned long long v) {
+  return fmt::format("{}", v);
+}
+std::string CheckText(double v) {
+  return fmt::format("{}", v);
+}
+std::string CheckText(const void* v) {
+  return fmt::format("{}", v);
+}
 
 }  // namespace lockstep

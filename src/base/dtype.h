@@ -18,17 +18,27 @@ struct DTypeInfo {
 
 constexpr DTypeInfo GetDTypeInfo(DType t) {
   switch (t) {
-    case DType::kF32: return {"F32", 1, 4};
-    case DType::kF16: return {"F16", 1, 2};
-    case DType::kBF16: return {"BF16", 1, 2};
-    case DType::kQ4_0: return {"Q4_0", 32, 18};  // f16 scale, 16 bytes of nibbles
-    case DType::kQ4_1: return {"Q4_1", 32, 20};  // f16 scale, f16 minimum, 16 bytes of nibbles
-    case DType::kQ8_0: return {"Q8_0", 32, 34};  // f16 scale, 32 int8
+    case DType::kF32:
+      return {"F32", 1, 4};
+    case DType::kF16:
+      return {"F16", 1, 2};
+    case DType::kBF16:
+      return {"BF16", 1, 2};
+    case DType::kQ4_0:
+      return {"Q4_0", 32, 18};  // f16 scale, 16 bytes of nibbles
+    case DType::kQ4_1:
+      return {"Q4_1", 32, 20};  // f16 scale, f16 minimum, 16 bytes of nibbles
+    case DType::kQ8_0:
+      return {"Q8_0", 32, 34};  // f16 scale, 32 int8
   }
   return {"?", 1, 0};
 }
 
-constexpr const char* DTypeName(DType t) { return GetDTypeInfo(t).name; }
-constexpr bool IsQuantised(DType t) { return GetDTypeInfo(t).block_elems > 1; }
+constexpr const char* DTypeName(DType t) {
+  return GetDTypeInfo(t).name;
+}
+constexpr bool IsQuantised(DType t) {
+  return GetDTypeInfo(t).block_elems > 1;
+}
 
 }  // namespace lockstep

@@ -19,17 +19,23 @@ spdlog::logger& Logger() {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
 
 }  // namespace
 
-void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
+void SetLogLevel(LogLevel level) {
+  Logger().set_level(ToSpdlog(level));
+}
 
 void Log(LogLevel level, const std::string& text) {
   Logger().log(ToSpdlog(level), "{}{}", level == LogLevel::kWarning ? "warning: " : "", text);

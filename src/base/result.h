@@ -14,7 +14,7 @@ namespace lockstep {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: a value converts on return
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: a value converts on return
   Result(Status status) : status_(std::move(status)) {  // NOLINT: so does an error
     LS_CHECK(!status_.ok());
   }
@@ -46,8 +46,10 @@ class [[nodiscard]] Result {
 
 }  // namespace lockstep
 
-// LS_ASSIGN_OR_RETURN(auto x, MakeX()): assigns the value, or returns the error from the enclosing function.
-#define LS_ASSIGN_OR_RETURN(lhs, expr) LS_ASSIGN_OR_RETURN_(LS_CONCAT(ls_result_, __LINE__), lhs, expr)
+// LS_ASSIGN_OR_RETURN(auto x, MakeX()): assigns the value, or returns the error from the enclosing
+// function.
+#define LS_ASSIGN_OR_RETURN(lhs, expr) \
+  LS_ASSIGN_OR_RETURN_(LS_CONCAT(ls_result_, __LINE__), lhs, expr)
 #define LS_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
   auto tmp = (expr);                         \
   if (!tmp.ok()) return tmp.status();        \

@@ -14,12 +14,16 @@ struct I32x16 {
   __m256i lo, hi;
 };
 
-inline F32x16 Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline F32x16 Load(const float* p) {
+  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 inline void Store(float* p, F32x16 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
 }
-inline F32x16 Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline F32x16 Set(float x) {
+  return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
 inline F32x16 LoadF16(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
@@ -64,9 +68,15 @@ inline F32x16 SelectGreater(F32x16 x, float bound, F32x16 value, F32x16 otherwis
   return {_mm256_blendv_ps(otherwise.lo, value.lo, _mm256_cmp_ps(x.lo, limit, _CMP_GT_OQ)),
           _mm256_blendv_ps(otherwise.hi, value.hi, _mm256_cmp_ps(x.hi, limit, _CMP_GT_OQ))};
 }
-inline I32x16 Bits(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
-inline F32x16 FromBits(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
-inline I32x16 SetI(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32x16 Bits(F32x16 a) {
+  return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)};
+}
+inline F32x16 FromBits(I32x16 a) {
+  return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
+}
+inline I32x16 SetI(int32_t x) {
+  return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
 inline I32x16 AddI(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }
@@ -87,9 +97,14 @@ template <int kBits>
 inline I32x16 ShiftRight(I32x16 a) {
   return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)};
 }
-inline F32x16 ToF32(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-// The control word rounds half to even: no thread of Lockstep changes it (base/fp_env.h sets and checks it).
-inline I32x16 RoundToI32(F32x16 a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
+inline F32x16 ToF32(I32x16 a) {
+  return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
+}
+// The control word rounds half to even: no thread of Lockstep changes it (base/fp_env.h sets and
+// checks it).
+inline I32x16 RoundToI32(F32x16 a) {
+  return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)};
+}
 inline I32x16 LoadI32(const int32_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
@@ -101,10 +116,10 @@ inline void StoreI32(int32_t* p, I32x16 a) {
 inline void StoreI8(int8_t* p, I32x16 a) {
   // Masked to bytes first, so that the saturating packs keep the low byte of each lane.
   __m256i mask = _mm256_set1_epi32(0xff);
-  __m256i words =
-      _mm256_packus_epi32(_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask));
+  __m256i words = _mm256_packus_epi32(_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask));
   words = _mm256_permute4x64_epi64(words, 0xd8);
-  __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  __m128i bytes =
+      _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 inline int32_t ReduceMaxI(I32x16 a) {
@@ -132,6 +147,8 @@ inline F32x16 ReduceTree16(const F32x16* v) {
   for (int j = 0; j < 16; ++j) sums[j] = ReduceTree(v[j]);
   return Load(sums);
 }
-inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void Prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
 
 }  // namespace lockstep::kernels::LS_ISA

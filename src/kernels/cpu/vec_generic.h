@@ -1,8 +1,10 @@
-// F32x16 in plain C++: sixteen lanes, the unit of the law. The same interface stands in vec_avx2.h and vec_avx512.h,
-// and all three give the same bits for every operation, since each is one IEEE operation a lane.
+// F32x16 in plain C++: sixteen lanes, the unit of the law. The same interface stands in vec_avx2.h
+// and vec_avx512.h, and all three give the same bits for every operation, since each is one IEEE
+// operation a lane.
 //
-// Included by exactly one translation unit an instruction set, inside namespace LS_ISA (see isa_generic.cc): nothing
-// here may be shared between them, or the linker could pick code that the machine cannot run.
+// Included by exactly one translation unit an instruction set, inside namespace LS_ISA (see
+// isa_generic.cc): nothing here may be shared between them, or the linker could pick code that the
+// machine cannot run.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,9 @@ inline F32x16 Load(const float* p) {
   LS_LANES r.lane[i] = p[i];
   return r;
 }
-inline void Store(float* p, F32x16 a) { LS_LANES p[i] = a.lane[i]; }
+inline void Store(float* p, F32x16 a) {
+  LS_LANES p[i] = a.lane[i];
+}
 inline F32x16 Set(float x) {
   F32x16 r;
   LS_LANES r.lane[i] = x;
@@ -37,7 +41,9 @@ inline F32x16 LoadF16(const uint16_t* p) {
   LS_LANES r.lane[i] = ref::F16ToF32(p[i]);
   return r;
 }
-inline void StoreF16(uint16_t* p, F32x16 a) { LS_LANES p[i] = ref::F32ToF16(a.lane[i]); }
+inline void StoreF16(uint16_t* p, F32x16 a) {
+  LS_LANES p[i] = ref::F32ToF16(a.lane[i]);
+}
 inline F32x16 LoadBF16(const uint16_t* p) {
   F32x16 r;
   LS_LANES r.lane[i] = ref::BF16ToF32(p[i]);
@@ -94,13 +100,13 @@ inline I32x16 SetI(int32_t x) {
   return r;
 }
 inline I32x16 AddI(I32x16 a, I32x16 b) {
-  LS_LANES a.lane[i] = static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) +
-                                            static_cast<uint32_t>(b.lane[i]));
+  LS_LANES a.lane[i] =
+      static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) + static_cast<uint32_t>(b.lane[i]));
   return a;
 }
 inline I32x16 SubI(I32x16 a, I32x16 b) {
-  LS_LANES a.lane[i] = static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) -
-                                            static_cast<uint32_t>(b.lane[i]));
+  LS_LANES a.lane[i] =
+      static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) - static_cast<uint32_t>(b.lane[i]));
   return a;
 }
 inline I32x16 AndI(I32x16 a, I32x16 b) {
@@ -142,9 +148,13 @@ inline I32x16 LoadI32(const int32_t* p) {
   LS_LANES r.lane[i] = p[i];
   return r;
 }
-inline void StoreI32(int32_t* p, I32x16 a) { LS_LANES p[i] = a.lane[i]; }
+inline void StoreI32(int32_t* p, I32x16 a) {
+  LS_LANES p[i] = a.lane[i];
+}
 // The low bytes of each lane.
-inline void StoreI8(int8_t* p, I32x16 a) { LS_LANES p[i] = static_cast<int8_t>(a.lane[i]); }
+inline void StoreI8(int8_t* p, I32x16 a) {
+  LS_LANES p[i] = static_cast<int8_t>(a.lane[i]);
+}
 inline int32_t ReduceMaxI(I32x16 a) {
   int32_t m = a.lane[0];
   LS_LANES m = a.lane[i] > m ? a.lane[i] : m;
@@ -168,7 +178,9 @@ inline F32x16 ReduceTree16(const F32x16* v) {
   for (int j = 0; j < 16; ++j) r.lane[j] = ReduceTree(v[j]);
   return r;
 }
-inline void Prefetch(const void* p) { __builtin_prefetch(p); }
+inline void Prefetch(const void* p) {
+  __builtin_prefetch(p);
+}
 
 #undef LS_LANES
 

@@ -1,0 +1,126 @@
+// The CPU kernels of a step, as one table of functions an instruction set. Every table gives the
+// same bits.
+//
+// Shapes:  beside each argument; rows are T, the rows of the step
+// Units:   strides (ld_*) in elements
+// Errors:  none: shapes are checked when the step is prepared; a bad one here is a bug (LS_DCHECK)
+// Threads: any; a call writes only the outputs it names
+// Capture: yes: no allocation, no system call
+// Order:   docs/numerics.md; kernels/ref/ is the definition that the tests compare with, bit for
+// bit Source:  ours; the block formats are GGUF's, repacked (pack.h)
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/law.h"
+
+namespace lockstep::kernels {
+
+// Rows of activations quantised to int8 in blocks of 32. K is padded to a multiple of 32 with
+// zeros.
+struct QuantRows {
+  int8_t* q;          // [T, ld_q]
+  float* scale;       // [T, ld_block]  one a block
+  int32_t* sum;       // [T, ld_block]  sum of the block's int8
+  float* scaled_sum;  // [T, ld_block]  scale * float(sum), one rounding
+  int64_t ld_q;
+  int64_t ld_block;
+};
+
+// A rank's slice of a weight matrix, repacked: groups of 16 outputs, K in order (pack.h describes
+// the bytes).
+struct PackedMatrix {
+  DType dtype;
+  int num_outputs;      // real outputs; the last group is padded with zero weights
+  int num_groups;       // ceil(num_outputs / 16)
+  int k;                // elements of K, a multiple of 32 for quantised types
+  int64_t group_bytes;  // from one group to the next
+  const uint8_t* data;
+};
+
+// How the K dimension of a matmul is summed: leaves in order, each a chain from zero, merged as a
+// postfix program; where emit[i] >= 0 the one remaining partial sum goes to out[emit[i]] and the
+// stack is empty again. A column-parallel matmul has one leaf and one output.
+struct LeafPlan {
+  int num_leaves;
+  int k_end[kMaxLeaves];  // elements, ascending; multiples of 32 but for the last
+  int merges_after[kMaxLeaves];
+  int emit[kMaxLeaves];
+};
+
+struct MatmulArgs {
+  const PackedMatrix* weight;
+  int group_begin, group_end;
+  const QuantRows* quant;  // for quantised weights
+  const float* x;          // [T, ld_x] for float weights
+  int64_t ld_x;
+  int rows;
+  const LeafPlan* plan;
+  float* out[3];  // [T, ld_out] each; column = 16 * group + lane
+  int64_t ld_out;
+};
+
+// x <- x + tree sum of the partials (if any), then RMSNorm, then the forms that the next matmul
+// reads.
+struct NormArgs {
+  float* x;                      // [D] one row, updated in place; padded to 16 with zeros
+  const float* const* partials;  // [num_partials] pointers to [D], or null
+  const int* merges_after;       // [num_partials]
+  int num_partials;
+  const float* weight;  // [D]
+  float eps;
+  int d;
+  float* out;  // [D] normalised row
+};
+
+struct AttentionArgs {
+  const float* q;  // [num_heads, Dh] of one row, roped; heads that share one kv head
+  int num_heads;   // 1..8
+  int head_dim;    // Dh, a multiple of 16
+  float scale;
+  DType kv_dtype;  // kF16 or kF32
+  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is
+  // one page: page_k[c], page_v[c] point to [kKvChunk, Dh]. Later ones are gathered: key j of the
+  // tail is tail_k[j], tail_v[j].
+  const void* const* page_k;
+  const void* const* page_v;
+  int num_linear_chunks;
+  const void* const* tail_k;
+  const void* const* tail_v;
+  int num_keys;  // >= 1
+  float* out;    // [num_heads, Dh]
+};
+
+struct ArgmaxResult {
+  float value;
+  int32_t index;
+  bool finite;  // no NaN or infinity among the values
+};
+
+struct CpuKernels {
+  const char* name;
+  void (*matmul)(const MatmulArgs&);
+  // False when the sum of squares is not finite.
+  bool (*add_norm)(const NormArgs&);
+  // One row of k elements (padded to 32 with zeros) into row `row` of `out`.
+  void (*quantise_row)(const float* x, int k, const QuantRows& out, int row);
+  // y[i] = silu(gate[i]) * up[i]; n a multiple of 16 (padding included).
+  void (*silu_mul)(const float* gate, const float* up, float* y, int n);
+  // Rotates each head's halves: (a, b) -> (a cos - b sin, a sin + b cos). cos, sin: [Dh / 2].
+  void (*rope)(float* heads, int num_heads, int head_dim, const float* cos, const float* sin);
+  // f32 -> the cache's type, n elements.
+  void (*store_kv)(const float* x, DType kv_dtype, void* out, int n);
+  void (*attention)(const AttentionArgs&);
+  ArgmaxResult (*argmax)(const float* x, int n);
+  // y[i] = exp(x[i]).
+  void (*exp)(const float* x, float* y, int n);
+  // y[i] = log(x[i]), x > 0 and normal.
+  void (*log)(const float* x, float* y, int n);
+};
+
+const CpuKernels& GenericKernels();
+const CpuKernels& Avx2Kernels();    // needs AVX2, FMA, F16C
+const CpuKernels& Avx512Kernels();  // needs AVX-512 F BW VL DQ VNNI
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,172 @@
+#include "kernels/ref/kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/ref/elementary.h"
+#include "kernels/ref/half.h"
+
+namespace lockstep::kernels::ref {
+
+void CanonicalSum::AddProduct(int index, float a, float b) {
+  float& lane = lane_[index % kLanes];
+  lane = std::fma(a, b, lane);
+}
+
+void CanonicalSum::Add(int index, float a) {
+  lane_[index % kLanes] += a;
+}
+
+float CanonicalSum::Total() const {
+  float lane[kLanes];
+  std::memcpy(lane, lane_, sizeof lane);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+
+QuantisedRow Quantise(const std::vector<float>& x) {
+  QuantisedRow row;
+  size_t blocks = (x.size() + kBlock - 1) / kBlock;
+  for (size_t b = 0; b < blocks; ++b) {
+    float value[kBlock] = {};
+    float amax = 0;
+    bool finite = true;
+    for (size_t j = 0; j < kBlock && b * kBlock + j < x.size(); ++j) {
+      value[j] = x[b * kBlock + j];
+      finite = finite && std::isfinite(value[j]);
+      amax = std::fmax(amax, std::fabs(value[j]));
+    }
+    float scale = finite ? amax / 127.0f : std::numeric_limits<float>::quiet_NaN();
+    float inverse = finite ? 127.0f / amax : 0.0f;
+    if (finite && amax < 0x1p-100f) scale = inverse = 0.0f;
+    int sum = 0;
+    for (float v : value) {
+      int q = finite ? static_cast<int>(std::nearbyint(v * inverse)) : 0;
+      row.q.push_back(q);
+      sum += q;
+    }
+    row.scale.push_back(scale);
+    row.sum.push_back(sum);
+  }
+  return row;
+}
+
+namespace {
+
+float Half(const uint8_t* p) {
+  uint16_t h;
+  std::memcpy(&h, p, 2);
+  return F16ToF32(h);
+}
+
+float DotQuantBlock(DType dtype, const uint8_t* block, const int* xq, float x_scale, int x_sum,
+                    float acc) {
+  int isum = 0;
+  for (int j = 0; j < kBlock; ++j) {
+    int w = 0;
+    if (dtype == DType::kQ8_0) w = static_cast<int8_t>(block[2 + j]);
+    if (dtype == DType::kQ4_0) w = (j < 16 ? block[2 + j] & 15 : block[2 + j - 16] >> 4) - 8;
+    if (dtype == DType::kQ4_1) w = j < 16 ? block[4 + j] & 15 : block[4 + j - 16] >> 4;
+    isum += w * xq[j];
+  }
+  acc = std::fma(static_cast<float>(isum), Half(block) * x_scale, acc);
+  if (dtype == DType::kQ4_1)
+    acc = std::fma(Half(block + 2), x_scale * static_cast<float>(x_sum), acc);
+  return acc;
+}
+
+}  // namespace
+
+float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end,
+              const std::vector<float>& x, const QuantisedRow& xq) {
+  float acc = 0;
+  if (IsQuantised(dtype)) {
+    for (int b = k_begin / kBlock; b < k_end / kBlock; ++b) {
+      acc =
+          DotQuantBlock(dtype, file_row + static_cast<size_t>(b) * GetDTypeInfo(dtype).block_bytes,
+                        &xq.q[static_cast<size_t>(b) * kBlock], xq.scale[b], xq.sum[b], acc);
+    }
+    return acc;
+  }
+  for (int k = k_begin; k < k_end; ++k) {
+    float w = 0;
+    uint16_t h;
+    if (dtype == DType::kF32) {
+      std::memcpy(&w, file_row + static_cast<size_t>(k) * 4, 4);
+    } else {
+      std::memcpy(&h, file_row + static_cast<size_t>(k) * 2, 2);
+      w = dtype == DType::kF16 ? F16ToF32(h) : BF16ToF32(h);
+    }
+    acc = std::fma(w, x[k], acc);
+  }
+  return acc;
+}
+
+std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight,
+                           float eps) {
+  CanonicalSum squares;
+  for (size_t i = 0; i < x.size(); ++i) squares.AddProduct(static_cast<int>(i), x[i], x[i]);
+  float mean = squares.Total() / static_cast<float>(x.size());
+  float inverse = 1.0f / std::sqrt(mean + eps);
+  std::vector<float> y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] * inverse) * weight[i];
+  return y;
+}
+
+float SiluMul(float gate, float up) {
+  return gate / (1.0f + Exp(0.0f - gate)) * up;
+}
+
+void Rope(float* head, int head_dim, const float* cos, const float* sin) {
+  int half = head_dim / 2;
+  for (int i = 0; i < half; ++i) {
+    float a = head[i], b = head[i + half];
+    float bs = b * sin[i], bc = b * cos[i];
+    head[i] = std::fma(a, cos[i], 0.0f - bs);
+    head[i + half] = std::fma(a, sin[i], bc);
+  }
+}
+
+std::vector<float> Attention(const std::vector<float>& q,
+                             const std::vector<std::vector<float>>& keys,
+                             const std::vector<std::vector<float>>& values, float scale) {
+  size_t dh = q.size();
+  float running_max = 0, running_sum = 0;
+  std::vector<float> out(dh, 0.0f);
+  for (size_t start = 0; start < keys.size(); start += kKvChunk) {
+    size_t n = std::min<size_t>(kKvChunk, keys.size() - start);
+    std::vector<float> weight(n);
+    float max = -std::numeric_limits<float>::infinity();
+    for (size_t j = 0; j < n; ++j) {
+      CanonicalSum dot;
+      for (size_t i = 0; i < dh; ++i) dot.AddProduct(static_cast<int>(i), q[i], keys[start + j][i]);
+      weight[j] = dot.Total() * scale;
+      max = std::fmax(max, weight[j]);
+    }
+    CanonicalSum sum;
+    for (size_t j = 0; j < n; ++j) {
+      weight[j] = Exp(weight[j] - max);
+      sum.Add(static_cast<int>(j), weight[j]);
+    }
+    float keep = 0, add = 0, merged_max = max;
+    if (start > 0) {
+      merged_max = std::fmax(running_max, max);
+      keep = Exp(running_max - merged_max);
+      add = Exp(max - merged_max);
+    }
+    running_sum = start == 0 ? sum.Total() : std::fma(running_sum, keep, sum.Total() * add);
+    running_max = merged_max;
+    for (size_t i = 0; i < dh; ++i) {
+      float acc = 0;
+      for (size_t j = 0; j < n; ++j) acc = std::fma(weight[j], values[start + j][i], acc);
+      out[i] = start == 0 ? acc : std::fma(out[i], keep, acc * add);
+    }
+  }
+  for (float& o : out) o = o / running_sum;
+  return out;
+}
+
+}  // namespace lockstep::kernels::ref
