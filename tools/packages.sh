@@ -18,7 +18,7 @@ build_packages=(
 )
 # Not fatal when absent: ./test skips the steps that need them and says so.
 test_packages=(
-  clang libclang-rt-dev                             # libFuzzer comes with clang's run-time library
+  clang libclang-rt-dev llvm                        # libFuzzer comes with clang's run-time library; names in traces
   clang-format
 )
 
