@@ -110,7 +110,7 @@ copy_client_settings() {
   mkdir -p "$root/etc/ssl/certs" "$root/usr/local/share/ca-certificates"
   [[ -e /etc/ssl/certs/ca-certificates.crt ]] &&
     cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-  find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$root/usr/local/share/ca-certificates/" \; 2>/dev/null
+  find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$root/usr/local/share/ca-certificates/" \; 2>/dev/null || true
   for file in $(grep -ls '^ *Acquire::' /etc/apt/apt.conf.d/* 2>/dev/null); do
     cp "$file" "$root/etc/apt/apt.conf.d/"
   done
