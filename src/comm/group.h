@@ -2,8 +2,7 @@
 //
 // Units:    seconds for timeouts; trace::Ticks for waits; epochs count SyncWorld calls, from 1
 // Requires: every member calls the same SyncWorld / ArriveWorld in the same order; SyncRank alike inside its rank
-// Errors:   kPeerLost         a rank died, left, or published another digest
-//           kTimeout          a member did not arrive in time (it is named)
+// Errors:   kPeerLost         a rank died, left, did not arrive in time, or published another digest (it is named)
 //           kInvalidArgument  bad options or a bad LOCKSTEP_FAULT
 //           kOutOfMemory      the shared mapping was refused
 //           kInternal         two members met in different operations
@@ -14,7 +13,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,7 +50,7 @@ struct GroupOptions {
   size_t shared_bytes = 0;    // the caller's area in the shared mapping
   double timeout_secs = 30;   // how long a member waits for another inside a step
   bool oversubscribed = false;  // more members than cores: park at once, for spinning would keep the awaited one out
-  std::string fault;          // ParseFault; RankPool users pass Env::Get().fault
+  std::string fault = {};          // ParseFault; RankPool users pass Env::Get().fault
 };
 
 inline constexpr int kMaxRanks = 64;
@@ -60,6 +58,7 @@ inline constexpr int kMaxMembers = 1024;
 
 struct GroupState;  // the shared mapping (group_state.h)
 class Member;
+Status Vote(Member& member, const Status& mine);
 
 class Group {
  public:
@@ -90,12 +89,14 @@ class Group {
  private:
   friend class Member;
   friend class RankPool;
+  friend Status Vote(Member& member, const Status& mine);
   explicit Group(const GroupOptions& options) : options_(options) {}
   // Leader only: notices children that have died, and poisons. True if one has.
   bool ReapDead();
 
   GroupOptions options_;
   FaultPlan fault_;
+  int64_t timeout_ns_ = 0;
   GroupState* state_ = nullptr;
   size_t mapping_bytes_ = 0;
   size_t shared_offset_ = 0;
@@ -153,16 +154,19 @@ class Member {
 
  private:
   friend class Group;
+  friend Status Vote(Member& member, const Status& mine);
   struct WaitTarget;
   Member(Group* group, int rank, int thread);
-  // Waits until the word of member `peer` has reached `epoch`; false when poisoned.
-  bool WaitFor(std::atomic<uint64_t>& word, std::atomic<uint32_t>& sleepers, uint64_t epoch,
-               SyncOp op, int peer, int64_t* deadline_ns);
+  // Waits until a peer's word has reached an epoch: spins, then parks. False when poisoned.
+  bool WaitFor(const WaitTarget& target);
+  bool Park(const WaitTarget& target);
+  bool SameOp(const WaitTarget& target, uint64_t seen);
+  bool Expired(const WaitTarget& target, int64_t now_ns);
 
   Group* group_;
   int rank_, thread_, index_;
   uint64_t world_epoch_ = 0, rank_epoch_ = 0, digest_calls_ = 0;
-  uint32_t command_seq_ = 0;
+  uint64_t command_seq_ = 0;
   uint64_t wait_ticks_ = 0;
 };
 
