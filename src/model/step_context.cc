@@ -38,13 +38,13 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   gate = rows(ld_ffn);
   up = rows(ld_ffn);
   gated = Activations(max_rows, ffn);
+  bad_layer.assign(static_cast<size_t>(max_rows), -1);
 }
 
 StepContext::StepContext(const StepContextOptions& options) : o_(options) {
   const int widest = static_cast<int>(std::max({o_.team->ld_x, o_.team->ld_q, o_.team->ld_ffn}));
   mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
   mine_ = Activations(kPrivateRows, widest);
-  bad_layer_.assign(static_cast<size_t>(o_.max_rows), -1);
   linear_.assign(static_cast<size_t>(o_.max_rows), 0);
   for (auto* pages : {&page_k, &page_v}) pages->resize(static_cast<size_t>(o_.max_pages_per_sequence));
   // A tail begins at the last whole committed chunk: at most one chunk of committed keys and the path itself.
@@ -55,7 +55,6 @@ void StepContext::Begin(const StepView& view) {
   view_ = view;
   has_pending_ = false;
   private_ = o_.member->threads_per_rank() > 1 && view.num_rows <= kPrivateRows;
-  std::fill_n(bad_layer_.begin(), view.num_rows, -1);
   for (int r = 0; r < view.num_rows; ++r) {
     const BatchRow& row = view.rows[r];
     linear_[static_cast<size_t>(r)] = row.slot == row.position && (row.parent < 0 || is_linear(row.parent));
@@ -70,6 +69,7 @@ void StepContext::Embed() {
   const int64_t row_bytes = static_cast<int64_t>(e.cols) / info.block_elems * info.block_bytes;
   GroupRange rows = NormRows();
   for (int r = rows.begin; r < rows.end; ++r) {
+    if (!private_ || o_.member->thread() == 0) o_.team->bad_layer[static_cast<size_t>(r)] = -1;
     kernels::DequantRow(e.dtype, e.data + view_.rows[r].token * row_bytes, static_cast<int64_t>(e.cols), X(r));
   }
   watch_.Stamp(trace::Owner::kOther);
@@ -105,9 +105,10 @@ void StepContext::AddNormRow(int row, const float* weight, float* out, int layer
   args.eps = o_.config->rms_norm_eps;
   args.d = static_cast<int>(o_.config->hidden);
   args.out = out;
-  if (!kernels().add_norm(args) && bad_layer_[static_cast<size_t>(row)] < 0) {
-    bad_layer_[static_cast<size_t>(row)] = layer;
-  }
+  const bool finite = kernels().add_norm(args);
+  if (private_ && o_.member->thread() != 0) return;  // one writer a row
+  int32_t& bad_layer = o_.team->bad_layer[static_cast<size_t>(row)];
+  if (!finite && bad_layer < 0) bad_layer = layer;
 }
 
 void StepContext::Quantise(const float* x, int cols, Activations& to, int row) {

@@ -52,6 +52,7 @@ struct TeamBuffers {
   Activations attended;          // [T, query heads of this rank x Dh]
   std::vector<float> gate, up;   // [T, F of this rank]
   Activations gated;             // [T, F of this rank]
+  std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
 };
 
 // The step's input, the same for all members.
@@ -121,8 +122,8 @@ class StepContext {
   // True if the row's path lies at slots 0, 1, 2, ...: no key of it needs gathering.
   bool is_linear(int row) const { return linear_[static_cast<size_t>(row)] != 0; }
 
-  // The first layer whose norm met a non-finite row, or -1. [T]; the same in every member that normed the row.
-  int first_bad_layer(int row) const { return bad_layer_[static_cast<size_t>(row)]; }
+  // The first layer whose norm met a non-finite row, or -1. Read it after a SyncWorld.
+  int first_bad_layer(int row) const { return o_.team->bad_layer[static_cast<size_t>(row)]; }
   // Hash of the final norm's rows: equal on all ranks, or one of them computes wrongly.
   uint64_t hidden_hash() const { return hidden_hash_; }
 
@@ -151,7 +152,6 @@ class StepContext {
   int input_rows_ = 0;
   comm::CpuShared::Call pending_;
   bool has_pending_ = false;
-  std::vector<int32_t> bad_layer_;
   std::vector<uint8_t> linear_;
   uint64_t hidden_hash_ = 0;
   uint64_t num_kernel_calls_ = 0;

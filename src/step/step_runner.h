@@ -57,6 +57,7 @@ class StepRunner {
   // [pages] page table of a sequence, ceil(context / kKvChunk) entries.
   int32_t* page_table(int sequence);
   int num_pages() const;
+  int pages_per_sequence() const;
 
   Status Run();
   const StepOutput& output() const;
