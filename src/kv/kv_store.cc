@@ -18,7 +18,7 @@ Result<KvStore> KvStore::Create(const KvShape& shape) {
   auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(bytes), "kv cache");
   if (!memory.ok()) return memory.status();
   store.memory_ = std::move(memory).value();
-  store.base_ = static_cast<uint8_t*>(store.memory_.data());
+  store.base_ = reinterpret_cast<uint8_t*>(store.memory_.data());
   return store;
 }
 

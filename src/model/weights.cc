@@ -26,7 +26,7 @@ class RankWeights::Planner {
     auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(used_), "weights");
     if (!memory.ok()) return memory.status();
     out_->memory_ = std::move(memory).value();
-    base_ = static_cast<uint8_t*>(out_->memory_.data());
+    base_ = reinterpret_cast<uint8_t*>(out_->memory_.data());
     out_->total_bytes_ = used_;
     used_ = 0;
     return Walk();

@@ -18,13 +18,18 @@ namespace {
 
 enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3 };
 
-const kernels::CpuKernels& KernelsOf(device::CpuIsa isa) {
+const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   switch (isa) {
-    case device::CpuIsa::kAvx512: return kernels::Avx512Kernels();
-    case device::CpuIsa::kAvx2: return kernels::Avx2Kernels();
-    case device::CpuIsa::kGeneric: break;
+    case device::cpu::CpuIsa::kAvx512: return kernels::Avx512Kernels();
+    case device::cpu::CpuIsa::kAvx2: return kernels::Avx2Kernels();
+    case device::cpu::CpuIsa::kGeneric: break;
   }
   return kernels::GenericKernels();
+}
+
+Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
+  if (text.empty()) return device::cpu::BestIsa(device::cpu::Features());
+  return device::cpu::ParseIsa(text);
 }
 
 }  // namespace
@@ -78,7 +83,7 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   const int cpu = placement.CpuOf(member.rank(), member.thread());
   if (cpu >= 0) {
     // A refused pin costs speed, never results.
-    if (Status pinned = device::PinThisThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
+    if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
   }
   RankState& state = ranks[static_cast<size_t>(member.rank())];
   if (member.thread() == 0) {
@@ -135,7 +140,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   SharedLayout layout(config, o.tp * o.threads, o.num_sequences, o.context, o.max_rows);
   auto impl = std::make_unique<Impl>(std::move(source), o, std::move(plan), layout);
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
-  LS_ASSIGN_OR_RETURN(device::CpuIsa isa, device::ChooseCpuIsa(isa_text));
+  LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
   impl->kernels = &KernelsOf(isa);
   LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
   impl->placement = topology::PlaceRanks(machine, o.tp, o.threads);
