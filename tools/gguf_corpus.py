@@ -261,6 +261,10 @@ def configs():
         drop=("llama.attention.layer_norm_rms_epsilon",))
     cfg("config_arch_mamba", "key general.architecture: mamba is not built (built: llama)", UNSUPPORTED,
         changes={"general.architecture": (w.STRING, "mamba")})
+    vocabulary = [w.kv("general.architecture", w.STRING, "gpt2"), w.kv("tokenizer.ggml.model", w.STRING, "gpt2"),
+                  w.kv("tokenizer.ggml.pre", w.STRING, "gpt-2"),
+                  w.kv("tokenizer.ggml.tokens", w.ARRAY, (w.STRING, ["a", "b", b"\xff", ""]))]
+    add("vocabulary_only_ok", w.assemble(vocabulary, []), "config", UNSUPPORTED, "gpt2 is not built (built: llama)")
     bad_freqs = w.encode([1.0, 0.0], "F32")
     cfg("config_rope_freqs_zero", "tensor rope_freqs.weight: element 1 is 0", tensors_too=[("rope_freqs.weight", [2], "F32", bad_freqs)])
     cfg("config_rope_freqs_shape", "tensor rope_freqs.weight: F32 [1], F32 [2] expected",

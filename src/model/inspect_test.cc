@@ -50,6 +50,15 @@ TEST(Inspect, ShowsFilesThatCannotRun) {
   EXPECT_EQ(empty["tensors"].size(), 0u);
 }
 
+TEST(Inspect, ShowsAFileWithAVocabularyOnly) {
+  Json out = Inspect("vocabulary_only_ok.gguf");
+  EXPECT_EQ(out["arch"], "gpt2");
+  EXPECT_EQ(out["tokenizer"]["model"], "gpt2");
+  EXPECT_EQ(out["tokenizer"]["pre"], "gpt-2");
+  EXPECT_EQ(out["tokenizer"]["vocab"], 4);
+  EXPECT_TRUE(out["kv_bytes_per_token"].is_null());
+}
+
 TEST(Inspect, TakesShardsFromTheCaller) {
   InspectOptions options;
   options.shards_json = [](const ModelConfig& c) {
