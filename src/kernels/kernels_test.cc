@@ -10,6 +10,7 @@
 #include "base/canonical_tree.h"
 #include "kernels/pack.h"
 #include "kernels/ref/elementary.h"
+#include "kernels/ref/elementary64.h"
 #include "kernels/ref/half.h"
 #include "kernels/ref/kernels.h"
 
@@ -351,6 +352,19 @@ TEST_P(Kernels, ArgmaxPrefersTheSmallerIdAndSeesEveryNonFiniteValue) {
   std::vector<float> zeros = {-1.0f, -0.0f, 0.0f};
   zeros.resize(32, -2.0f);
   EXPECT_EQ(k.argmax(zeros.data(), 32).index, 1);
+}
+
+TEST(Elementary64, AgreesWithTheMathematicsLibrary) {
+  for (double x = -600000; x < 600000; x += 137.1) {
+    double sin, cos;
+    ref::SinCos64(x, &sin, &cos);
+    ASSERT_NEAR(sin, std::sin(x), 2e-15) << x;
+    ASSERT_NEAR(cos, std::cos(x), 2e-15) << x;
+  }
+  for (double x = -30; x < 30; x += 0.0371) {
+    ASSERT_NEAR(ref::Exp64(x) / std::exp(x), 1.0, 1e-14) << x;
+    ASSERT_NEAR(ref::Log64(std::exp(x)), x, 1e-14 * 30) << x;
+  }
 }
 
 TEST(Pack, DequantRowReadsEveryType) {

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "kernels/law.h"
+#include "base/law.h"
 
 namespace lockstep::kernels {
 

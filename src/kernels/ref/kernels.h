@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "kernels/law.h"
+#include "base/law.h"
 
 namespace lockstep::kernels::ref {
 

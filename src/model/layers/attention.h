@@ -1,0 +1,16 @@
+// Attention of this rank's heads over the paged cache: rope, cache stores, and each row's own path.
+//
+// Shapes:   team().q [T, heads x Dh], team().k, .v [T, kv heads x Dh] -> team().attended [T, heads x Dh]
+// Threads:  the threads of a rank share rows and heads
+// Capture:  yes
+// Order:    docs/numerics.md 5: keys in position order along the row's own path, siblings are not read
+#pragma once
+
+namespace lockstep::model {
+
+class StepContext;
+
+// False when the group is poisoned.
+bool Attend(StepContext& c, int layer);
+
+}  // namespace lockstep::model

@@ -1,0 +1,34 @@
+// The two linear layers of tensor parallelism. Together with the shard plan they are the only place that knows of ranks.
+//
+// Shapes:   activations [T, K of this rank]; outputs [T, ld], columns of this rank padded to a multiple of 16
+// Threads:  the threads of a rank share the groups of 16 outputs: each Run computes its thread's part
+// Capture:  Run yes
+// Order:    docs/numerics.md 2 and 3
+#pragma once
+
+#include "comm/cpu_shared.h"
+#include "kernels/cpu/kernels.h"
+
+namespace lockstep::model {
+
+class StepContext;
+
+// Splits outputs over ranks: every rank holds whole rows of K. One chain over K.
+struct ColumnLinear {
+  kernels::PackedMatrix weight;
+  kernels::LeafPlan plan;
+
+  void Run(StepContext& c, float* out, int64_t ld_out) const;
+};
+
+// Splits K over ranks at the leaves of a canonical tree: each rank leaves one to three partial sums in the shared
+// workspace. The sum is pending until the next norm, which adds it to the residual.
+struct RowLinear {
+  kernels::PackedMatrix weight;
+  kernels::LeafPlan plan;
+  comm::CpuShared::Site site;
+
+  void Run(StepContext& c) const;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,207 @@
+#include "model/step_context.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bits.h"
+#include "kernels/pack.h"
+
+namespace lockstep::model {
+
+Activations::Activations(int rows, int cols)
+    : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
+  f32.assign(static_cast<size_t>(rows * ld), 0.0f);
+  q.assign(static_cast<size_t>(rows * ld), 0);
+  scale.assign(static_cast<size_t>(rows * ld_block), 0.0f);
+  scaled_sum = scale;
+  sum.assign(scale.size(), 0);
+}
+
+kernels::QuantRows Activations::Quant() {
+  return {q.data(), scale.data(), sum.data(), scaled_sum.data(), ld, ld_block};
+}
+
+TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_rows) {
+  const int d = static_cast<int>(c.hidden), dh = static_cast<int>(c.head_dim);
+  const int heads = shard.q_heads.count() * dh, kv = shard.kv_heads.count() * dh, ffn = shard.ffn.count();
+  auto rows = [max_rows](int64_t ld) { return std::vector<float>(static_cast<size_t>(max_rows * ld), 0.0f); };
+  ld_x = AlignUp(d, kBlock);
+  ld_q = AlignUp(heads, kBlock);
+  ld_kv = AlignUp(kv, kBlock);
+  ld_ffn = AlignUp(ffn, kBlock);
+  x = rows(ld_x);
+  normed = Activations(max_rows, d);
+  q = rows(ld_q);
+  k = rows(ld_kv);
+  v = rows(ld_kv);
+  attended = Activations(max_rows, heads);
+  gate = rows(ld_ffn);
+  up = rows(ld_ffn);
+  gated = Activations(max_rows, ffn);
+  bad_layer.assign(static_cast<size_t>(max_rows), -1);
+}
+
+StepContext::StepContext(const StepContextOptions& options) : o_(options) {
+  const int widest = static_cast<int>(std::max({o_.team->ld_x, o_.team->ld_q, o_.team->ld_ffn}));
+  mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
+  mine_ = Activations(kPrivateRows, widest);
+  linear_.assign(static_cast<size_t>(o_.max_rows), 0);
+  for (auto* pages : {&page_k, &page_v}) pages->resize(static_cast<size_t>(o_.max_pages_per_sequence));
+  // A tail begins at the last whole committed chunk: at most one chunk of committed keys and the path itself.
+  for (auto* tail : {&tail_k, &tail_v}) tail->resize(static_cast<size_t>(kKvChunk + o_.max_rows));
+}
+
+void StepContext::Begin(const StepView& view) {
+  view_ = view;
+  has_pending_ = false;
+  private_ = o_.member->threads_per_rank() > 1 && view.num_rows <= kPrivateRows;
+  for (int r = 0; r < view.num_rows; ++r) {
+    const BatchRow& row = view.rows[r];
+    linear_[static_cast<size_t>(r)] = row.slot == row.position && (row.parent < 0 || is_linear(row.parent));
+  }
+}
+
+GroupRange StepContext::NormRows() const { return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows); }
+
+void StepContext::Embed() {
+  const TensorRef& e = o_.weights->embedding;
+  const DTypeInfo info = GetDTypeInfo(e.dtype);
+  const int64_t row_bytes = static_cast<int64_t>(e.cols) / info.block_elems * info.block_bytes;
+  GroupRange rows = NormRows();
+  for (int r = rows.begin; r < rows.end; ++r) {
+    if (!private_ || o_.member->thread() == 0) o_.team->bad_layer[static_cast<size_t>(r)] = -1;
+    kernels::DequantRow(e.dtype, e.data + view_.rows[r].token * row_bytes, static_cast<int64_t>(e.cols), X(r));
+  }
+  watch_.Stamp(trace::Owner::kOther);
+}
+
+void StepContext::OpenSum(const comm::CpuShared::Site& site, comm::CpuShared::Call* call) {
+  pending_ = o_.shared.Begin(site, static_cast<size_t>(view_.num_rows), static_cast<size_t>(o_.team->ld_x));
+  has_pending_ = true;
+  *call = pending_;
+}
+
+bool StepContext::ResolvePending() {
+  if (!has_pending_) return true;
+  watch_.Stamp(trace::Owner::kMatmul);
+  bool ok = o_.member->SyncWorld(comm::SyncOp::kAllReduce);
+  watch_.Stamp(trace::Owner::kAllReduceWait);
+  return ok;
+}
+
+void StepContext::AddNormRow(int row, const float* weight, float* out, int layer) {
+  const float* partials[comm::CpuShared::kMaxPartials];
+  kernels::NormArgs args = {};
+  args.x = X(row);
+  if (has_pending_) {
+    for (int p = 0; p < pending_.num_partials; ++p) {
+      partials[p] = pending_.partials[static_cast<size_t>(p)] + static_cast<int64_t>(row) * o_.team->ld_x;
+    }
+    args.partials = partials;
+    args.merges_after = pending_.top->merges_after.data();
+    args.num_partials = pending_.num_partials;
+  }
+  args.weight = weight;
+  args.eps = o_.config->rms_norm_eps;
+  args.d = static_cast<int>(o_.config->hidden);
+  args.out = out;
+  const bool finite = kernels().add_norm(args);
+  if (private_ && o_.member->thread() != 0) return;  // one writer a row
+  int32_t& bad_layer = o_.team->bad_layer[static_cast<size_t>(row)];
+  if (!finite && bad_layer < 0) bad_layer = layer;
+}
+
+void StepContext::Quantise(const float* x, int cols, Activations& to, int row) {
+  kernels::QuantRows rows = to.Quant();
+  kernels().quantise_row(x, cols, rows, row);
+  if (!fault_round || view_.num_rows < 2) return;
+  for (int i = 0; i < AlignUp(cols, kBlock); ++i) {  // the planted fault: one rounding toward zero instead of to even
+    float scale = rows.scale[row * rows.ld_block + i / kBlock];
+    float value = scale == 0.0f ? 0.0f : x[i] / scale;
+    int8_t& q = rows.q[row * rows.ld_q + i];
+    rows.sum[row * rows.ld_block + i / kBlock] += static_cast<int>(value) - q;
+    q = static_cast<int8_t>(value);
+  }
+}
+
+bool StepContext::Norm(const float* weight, int layer) {
+  if (!ResolvePending()) return false;
+  if (fault_corrupt && layer == 0 && o_.member->thread() == 0) X(0)[0] += 1.0f;
+  Activations& to = private_ ? mine_ : o_.team->normed;
+  GroupRange rows = NormRows();
+  const int d = static_cast<int>(o_.config->hidden);
+  for (int r = rows.begin; r < rows.end; ++r) {
+    AddNormRow(r, weight, to.Row(r), layer);
+    Quantise(to.Row(r), d, to, r);
+  }
+  // Reading and adding the partial sums is fused with the norm; the whole pass is booked as the move.
+  watch_.Stamp(has_pending_ ? trace::Owner::kAllReduceMove : trace::Owner::kOther);
+  has_pending_ = false;
+  input_ = &to;
+  input_rows_ = view_.num_rows;
+  return private_ || SyncRank();
+}
+
+bool StepContext::Prepare(Activations& from, int cols, bool quantise) {
+  if (!SyncRank()) return false;  // the other threads' columns
+  input_ = &from;
+  input_rows_ = view_.num_rows;
+  if (!quantise) return true;
+  if (private_) {
+    for (int r = 0; r < view_.num_rows; ++r) Quantise(from.Row(r), cols, mine_, r);
+    input_ = &mine_;
+    return true;
+  }
+  GroupRange rows = MyPart(view_.num_rows);
+  for (int r = rows.begin; r < rows.end; ++r) Quantise(from.Row(r), cols, from, r);
+  return SyncRank();
+}
+
+bool StepContext::FinalNorm(const float* weight) {
+  if (!ResolvePending()) return false;
+  const int last_layer = static_cast<int>(o_.config->num_layers);
+  Activations& to = private_ ? mine_ : o_.team->normed;
+  GroupRange part = private_ ? GroupRange{0, view_.num_logits_rows} : MyPart(view_.num_logits_rows);
+  const int d = static_cast<int>(o_.config->hidden);
+  for (int i = part.begin; i < part.end; ++i) {
+    AddNormRow(view_.logits_rows[i], weight, to.Row(i), last_layer);
+    Quantise(to.Row(i), d, to, i);
+  }
+  watch_.Stamp(trace::Owner::kAllReduceMove);
+  has_pending_ = false;
+  input_ = &to;
+  input_rows_ = view_.num_logits_rows;
+  if (!private_ && !SyncRank()) return false;
+  if (o_.member->thread() == 0) {  // FNV-1a over 32-bit words: a guard against a rank that went astray, not a cipher
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (int i = 0; i < view_.num_logits_rows; ++i) {
+      for (int j = 0; j < d; ++j) {
+        uint32_t bits;
+        std::memcpy(&bits, to.Row(i) + j, sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3ull;
+      }
+    }
+    hidden_hash_ = hash;
+  }
+  return true;
+}
+
+void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
+  Activations& in = c.input();
+  kernels::QuantRows quant = in.Quant();
+  GroupRange groups = c.MyPart(weight.num_groups);
+  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
+                      {out, nullptr, nullptr}, ld_out});
+}
+
+void RowLinear::Run(StepContext& c) const {
+  comm::CpuShared::Call call;
+  c.OpenSum(site, &call);
+  Activations& in = c.input();
+  kernels::QuantRows quant = in.Quant();
+  GroupRange groups = c.MyPart(weight.num_groups);
+  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
+                      {call.mine[0], call.mine[1], call.mine[2]}, c.team().ld_x});
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,161 @@
+// What one member (a thread of a rank) holds while it runs a step: the kernels, its buffers, its rank's cache, and the
+// sum that is still pending between a row-parallel layer and the next norm.
+//
+// Shapes:   buffers [T, padded columns]; see each member
+// Threads:  one object a member; `team` is shared by the threads of a rank, between SyncRank calls
+// Capture:  Prepare allocates; everything else neither allocates nor enters the system
+// Order:    docs/numerics.md; who computes a row, and in which buffer, does not enter a result
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/cpu_shared.h"
+#include "comm/group.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/rope_table.h"
+#include "model/shard.h"
+#include "model/weights.h"
+#include "trace/step_breakdown.h"
+
+namespace lockstep::model {
+
+// Rows up to this many are normed and quantised by every thread for itself, which is cheaper than a barrier.
+inline constexpr int kPrivateRows = 4;
+
+// Activations as the next matmul reads them: f32 rows, and the same in int8 blocks where a weight wants them.
+struct Activations {
+  Activations() = default;
+  Activations(int rows, int cols);
+  float* Row(int row) { return f32.data() + static_cast<int64_t>(row) * ld; }
+  kernels::QuantRows Quant();
+
+  int64_t ld = 0, ld_block = 0;
+  std::vector<float> f32;
+  std::vector<int8_t> q;
+  std::vector<float> scale, scaled_sum;
+  std::vector<int32_t> sum;
+};
+
+// Shared by the threads of a rank.
+struct TeamBuffers {
+  TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows);
+
+  int64_t ld_x, ld_q, ld_kv, ld_ffn;
+  std::vector<float> x;          // [T, D] residual stream
+  Activations normed;            // [T, D]
+  std::vector<float> q, k, v;    // [T, heads of this rank x Dh]
+  Activations attended;          // [T, query heads of this rank x Dh]
+  std::vector<float> gate, up;   // [T, F of this rank]
+  Activations gated;             // [T, F of this rank]
+  std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
+};
+
+// The step's input, the same for all members.
+struct StepView {
+  const BatchRow* rows = nullptr;
+  int num_rows = 0;
+  const BatchSequence* sequences = nullptr;
+  int num_sequences = 0;
+  const int32_t* pages = nullptr;  // page table of all sequences
+  const int32_t* logits_rows = nullptr;  // rows that want logits, ascending
+  int num_logits_rows = 0;
+  float* logits = nullptr;         // [num_logits_rows, ld_logits] shared by all ranks
+  int64_t ld_logits = 0;
+};
+
+struct StepContextOptions {
+  const kernels::CpuKernels* kernels;
+  comm::Member* member;
+  comm::CpuShared shared;
+  const ModelConfig* config;
+  const ShardPlan* plan;
+  const RankWeights* weights;
+  const RopeTable* rope;
+  kv::KvStore* kv;
+  TeamBuffers* team;
+  int max_rows;
+  int max_pages_per_sequence;
+};
+
+class StepContext {
+ public:
+  explicit StepContext(const StepContextOptions& options);
+
+  // Each use is one kernel call: the census counts them.
+  const kernels::CpuKernels& kernels() {
+    ++num_kernel_calls_;
+    return *o_.kernels;
+  }
+  uint64_t num_kernel_calls() const { return num_kernel_calls_; }
+  comm::Member& member() { return *o_.member; }
+  const ModelConfig& config() const { return *o_.config; }
+  const RankShard& shard() const { return o_.plan->ranks[o_.member->rank()]; }
+  const RankWeights& weights() const { return *o_.weights; }
+  const RopeTable& rope() const { return *o_.rope; }
+  kv::KvStore& kv() { return *o_.kv; }
+  TeamBuffers& team() { return *o_.team; }
+  trace::Stopwatch& watch() { return watch_; }
+  const StepView& view() const { return view_; }
+
+  // Binds the step's rows. Every member calls it with the same view.
+  void Begin(const StepView& view);
+
+  // The contiguous part of `count` items that this thread of its rank does.
+  GroupRange MyPart(int count) const {
+    return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank());
+  }
+  bool SyncRank() { return o_.member->SyncRank(comm::SyncOp::kBarrier); }
+
+  // Layers call these; each returns false when the group is poisoned.
+  void Embed();
+  bool Norm(const float* weight, int layer);                      // pending sum + residual -> normed rows
+  bool Prepare(Activations& rows, int cols, bool quantise);       // team rows -> what the next matmul reads
+  bool FinalNorm(const float* weight);                            // rows that want logits only, compact
+  void OpenSum(const comm::CpuShared::Site& site, comm::CpuShared::Call* call);
+  Activations& input() { return *input_; }
+  int input_rows() const { return input_rows_; }
+  // True if the row's path lies at slots 0, 1, 2, ...: no key of it needs gathering.
+  bool is_linear(int row) const { return linear_[static_cast<size_t>(row)] != 0; }
+
+  // The first layer whose norm met a non-finite row, or -1. Read it after a SyncWorld.
+  int first_bad_layer(int row) const { return o_.team->bad_layer[static_cast<size_t>(row)]; }
+  // Hash of the final norm's rows: equal on all ranks, or one of them computes wrongly.
+  uint64_t hidden_hash() const { return hidden_hash_; }
+
+  // Scratch for attention: pointers to pages and to gathered keys.
+  std::vector<const void*> page_k, page_v, tail_k, tail_v;
+
+  // Planted faults (docs/errors.md); both off in normal life.
+  bool fault_corrupt = false;  // flips a bit of this member's residual
+  bool fault_round = false;    // rounds activations toward zero in steps of more than one row
+
+ private:
+  float* X(int row) {
+    return (private_ ? mine_x_.data() : o_.team->x.data()) + static_cast<int64_t>(row) * o_.team->ld_x;
+  }
+  bool ResolvePending();
+  GroupRange NormRows() const;
+  void AddNormRow(int row, const float* weight, float* out, int layer);
+  void Quantise(const float* x, int cols, Activations& to, int row);
+
+  StepContextOptions o_;
+  StepView view_;
+  bool private_ = false;
+  std::vector<float> mine_x_;
+  Activations mine_;
+  Activations* input_ = nullptr;
+  int input_rows_ = 0;
+  comm::CpuShared::Call pending_;
+  bool has_pending_ = false;
+  std::vector<uint8_t> linear_;
+  uint64_t hidden_hash_ = 0;
+  uint64_t num_kernel_calls_ = 0;
+  trace::Stopwatch watch_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,177 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include "base/bits.h"
+#include "kernels/pack.h"
+
+namespace lockstep::model {
+
+struct RankWeights::Job {
+  kernels::PackRequest request;
+  uint8_t* destination;
+};
+
+RankWeights::RankWeights() = default;
+RankWeights::~RankWeights() = default;
+
+// Walks the model twice over one list of places: first to add up the bytes, then to hand out addresses.
+class RankWeights::Planner {
+ public:
+  Planner(const WeightSource& source, const ShardPlan& plan, int rank, RankWeights* out)
+      : source_(source), config_(source.config()), plan_(plan), rank_(rank), shard_(plan.ranks[rank]), out_(out) {}
+
+  Status Run() {
+    LS_RETURN_IF_ERROR(Walk());
+    auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(used_), "weights");
+    if (!memory.ok()) return memory.status();
+    out_->memory_ = std::move(memory).value();
+    base_ = reinterpret_cast<uint8_t*>(out_->memory_.data());
+    out_->total_bytes_ = used_;
+    used_ = 0;
+    return Walk();
+  }
+
+ private:
+  Status Walk() {
+    const int heads_k = shard_.q_heads.count() * static_cast<int>(config_.head_dim);
+    LS_ASSIGN_OR_RETURN(out_->embedding, source_.Get("token_embd.weight"));
+    out_->layers.resize(config_.num_layers);
+    for (uint32_t i = 0; i < config_.num_layers; ++i) {
+      LayerWeights& layer = out_->layers[i];
+      auto name = [i](const char* part) { return fmt::format("blk.{}.{}.weight", i, part); };
+      LS_RETURN_IF_ERROR(Norm(name("attn_norm"), &layer.attention_norm));
+      LS_RETURN_IF_ERROR(Heads(name("attn_q"), shard_.q_heads, config_.rope_interleaved, &layer.q));
+      LS_RETURN_IF_ERROR(Heads(name("attn_k"), shard_.kv_heads, config_.rope_interleaved, &layer.k));
+      LS_RETURN_IF_ERROR(Heads(name("attn_v"), shard_.kv_heads, false, &layer.v));
+      LS_RETURN_IF_ERROR(Row(name("attn_output"), shard_.q_heads.begin * int64_t{config_.head_dim}, heads_k,
+                             plan_.attention_tree, &RankShard::attention,
+                             plan_.heads_per_unit * static_cast<int>(config_.head_dim), &layer.attention_out));
+      LS_RETURN_IF_ERROR(Norm(name("ffn_norm"), &layer.mlp_norm));
+      LS_RETURN_IF_ERROR(Column(name("ffn_gate"), shard_.ffn, &layer.gate));
+      LS_RETURN_IF_ERROR(Column(name("ffn_up"), shard_.ffn, &layer.up));
+      LS_RETURN_IF_ERROR(Row(name("ffn_down"), shard_.ffn.begin, shard_.ffn.count(), plan_.mlp_tree,
+                             &RankShard::mlp, kBlock, &layer.down));
+    }
+    LS_RETURN_IF_ERROR(Norm("output_norm.weight", &out_->output_norm));
+    return Column(config_.tied_embeddings ? "token_embd.weight" : "output.weight", shard_.vocab, &out_->output);
+  }
+
+  uint8_t* Take(int64_t bytes) {
+    uint8_t* p = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += AlignUp<int64_t>(bytes, 64);
+    return p;
+  }
+
+  Status Norm(const std::string& name, const float** out) {
+    LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
+    auto* p = reinterpret_cast<float*>(Take(AlignUp<int64_t>(static_cast<int64_t>(t.cols), 16) * 4));
+    // Zeroed memory pads the row.
+    if (p != nullptr) kernels::DequantRow(t.dtype, t.data, static_cast<int64_t>(t.cols), p);
+    *out = p;
+    return OkStatus();
+  }
+
+  Status Matrix(const TensorRef& t, kernels::PackRequest request, kernels::PackedMatrix* out) {
+    if (IsQuantised(t.dtype) && (request.k_begin % kBlock != 0 || request.k_count % kBlock != 0)) {
+      return Unsupported(fmt::format("tensor {}: {} columns from {} do not align with blocks of {}", t.name,
+                                     request.k_count, request.k_begin, kBlock));
+    }
+    request.dtype = t.dtype;
+    request.source = t.data;
+    request.source_cols = static_cast<int64_t>(t.cols);
+    int64_t bytes = kernels::PackedBytes(t.dtype, request.num_outputs, request.k_count);
+    uint8_t* destination = Take(bytes);
+    if (base_ != nullptr) {
+      *out = kernels::Pack(request, destination, 0, 0);
+      out_->matrix_bytes_ += bytes;
+      out_->jobs_.push_back({std::move(request), destination});
+    }
+    return OkStatus();
+  }
+
+  static kernels::LeafPlan SingleLeaf(int k) {
+    kernels::LeafPlan plan = {};
+    plan.num_leaves = 1;
+    plan.k_end[0] = k;
+    return plan;
+  }
+
+  Status Column(const std::string& name, UnitRange rows, ColumnLinear* out) {
+    LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
+    kernels::PackRequest request = {};
+    request.num_outputs = rows.count();
+    request.first_row = rows.begin;
+    request.k_count = static_cast<int>(t.cols);
+    out->plan = SingleLeaf(request.k_count);
+    return Matrix(t, std::move(request), &out->weight);
+  }
+
+  // Rows of whole heads. A file that rotates adjacent pairs is put into halves here, once, so that there is one rope
+  // kernel: output i of a head is file row 2i, output Dh/2 + i is file row 2i + 1.
+  Status Heads(const std::string& name, UnitRange heads, bool interleaved, ColumnLinear* out) {
+    LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
+    const int dh = static_cast<int>(config_.head_dim), first = heads.begin * dh;
+    kernels::PackRequest request = {};
+    request.num_outputs = heads.count() * dh;
+    request.first_row = first;
+    request.k_count = static_cast<int>(t.cols);
+    if (interleaved) {
+      request.row_of = [first, dh](int output) -> int64_t {
+        int head = output / dh, i = output % dh, half = dh / 2;
+        return first + head * dh + (i < half ? 2 * i : 2 * (i - half) + 1);
+      };
+    }
+    out->plan = SingleLeaf(request.k_count);
+    return Matrix(t, std::move(request), &out->weight);
+  }
+
+  Status Row(const std::string& name, int64_t k_begin, int k_count, const CanonicalTree& tree,
+             TreeShare RankShard::*share_of, int unit_elems, RowLinear* out) {
+    LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
+    kernels::PackRequest request = {};
+    request.num_outputs = static_cast<int>(t.rows);
+    request.k_begin = k_begin;
+    request.k_count = k_count;
+    std::vector<TreeShare> shares;
+    for (const RankShard& rank : plan_.ranks) shares.push_back(rank.*share_of);
+    const TreeShare& mine = shares[rank_];
+    out->site = comm::CpuShared::Bind(tree, shares, rank_);
+    kernels::LeafPlan& plan = out->plan;
+    plan = {};
+    for (size_t s = 0; s < mine.subtrees.size(); ++s) {
+      const TreeProgram& program = mine.subtrees[s].program;
+      for (int i = 0; i < program.num_values(); ++i, ++plan.num_leaves) {
+        UnitRange leaf = tree.leaves()[mine.leaves.begin + plan.num_leaves];
+        plan.k_end[plan.num_leaves] = std::min<int>(k_count, (leaf.end - mine.units.begin) * unit_elems);
+        plan.merges_after[plan.num_leaves] = program.merges_after[i];
+        plan.emit[plan.num_leaves] = i + 1 == program.num_values() ? static_cast<int>(s) : -1;
+      }
+    }
+    return Matrix(t, std::move(request), &out->weight);
+  }
+
+  const WeightSource& source_;
+  const ModelConfig& config_;
+  const ShardPlan& plan_;
+  int rank_;
+  const RankShard& shard_;
+  RankWeights* out_;
+  uint8_t* base_ = nullptr;
+  int64_t used_ = 0;
+};
+
+Result<std::unique_ptr<RankWeights>> RankWeights::Plan(const WeightSource& source, const ShardPlan& plan, int rank) {
+  auto weights = std::make_unique<RankWeights>();
+  LS_RETURN_IF_ERROR(Planner(source, plan, rank, weights.get()).Run());
+  return weights;
+}
+
+void RankWeights::PackShare(int thread, int num_threads) {
+  for (const Job& job : jobs_) {
+    GroupRange range = ThreadGroups(CeilDiv(job.request.num_outputs, 16), thread, num_threads);
+    kernels::Pack(job.request, job.destination, range.begin, range.end);
+  }
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,67 @@
+// One rank's weights, repacked for the kernels.
+//
+// Shapes:   norm weights [D padded to 16]; matrices as layers/linear.h
+// Units:    bytes
+// Errors:   what WeightSource gives; kOutOfMemory; kUnsupported for a type that the kernels do not read
+// Threads:  Plan by one thread; PackShare by every thread of the rank, each its own part, so that the reader of a page
+//           is the first to touch it
+// Capture:  Prepare
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/cpu/memory.h"
+#include "model/formats/weight_source.h"
+#include "model/layers/linear.h"
+#include "model/shard.h"
+
+namespace lockstep::model {
+
+struct LayerWeights {
+  const float* attention_norm;
+  ColumnLinear q, k, v;
+  RowLinear attention_out;
+  const float* mlp_norm;
+  ColumnLinear gate, up;
+  RowLinear down;
+};
+
+class RankWeights {
+ public:
+  // Allocates and lays out everything; the matrices are not filled yet.
+  static Result<std::unique_ptr<RankWeights>> Plan(const WeightSource& source, const ShardPlan& plan, int rank);
+  // Fills thread `thread`'s part of every matrix.
+  void PackShare(int thread, int num_threads);
+
+  TensorRef embedding;  // in the file, unpacked: rows are copied
+  std::vector<LayerWeights> layers;
+  const float* output_norm = nullptr;
+  ColumnLinear output;
+
+  int64_t bytes() const { return total_bytes_; }
+  // Bytes of all matrices that a step reads.
+  int64_t bytes_read_per_step() const { return matrix_bytes_; }
+
+ private:
+  struct Job;
+  class Planner;
+  std::vector<Job> jobs_;
+  device::cpu::Memory memory_;
+  int64_t total_bytes_ = 0, matrix_bytes_ = 0;
+
+ public:
+  RankWeights();
+  ~RankWeights();
+};
+
+// The groups [begin, end) of 16 outputs that a thread computes.
+struct GroupRange {
+  int begin, end;
+};
+inline GroupRange ThreadGroups(int num_groups, int thread, int num_threads) {
+  return {static_cast<int>(static_cast<int64_t>(num_groups) * thread / num_threads),
+          static_cast<int>(static_cast<int64_t>(num_groups) * (thread + 1) / num_threads)};
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,87 @@
+// One member's part of a step, and the memory that the members of all ranks share for it.
+//
+// Shapes:   see SharedLayout
+// Threads:  one MemberStep a member
+// Capture:  Setup is Prepare; Run allocates nothing and enters the system only where a wait parks
+// Order:    docs/numerics.md; candidates of the argmax are combined in ascending order of their vocabulary rows
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/group.h"
+#include "model/step_context.h"
+#include "step/sampler.h"
+#include "step/step_io.h"
+
+namespace lockstep::step {
+
+// Places inside the group's shared area, the same in every rank.
+struct SharedLayout {
+  SharedLayout(const model::ModelConfig& config, int num_members, int num_sequences, int context, int max_rows);
+
+  // A member's best value of its part of the vocabulary.
+  struct Candidate {
+    float value;
+    int32_t token;
+    int32_t finite;
+  };
+
+  StepInput* Input(std::byte* base, int parity) const;
+  StepOutput* Output(std::byte* base) const;
+  int32_t* History(std::byte* base, int sequence) const;
+  int32_t* Pages(std::byte* base) const;
+  Candidate* Candidates(std::byte* base, int member) const;  // [kMaxLogitsRows]
+  float* Logits(std::byte* base) const;                      // [kMaxLogitsRows, ld_logits]
+  trace::StepBreakdown* Breakdown(std::byte* base, int member) const;
+  std::span<std::byte> AllReduceArea(std::byte* base) const;
+
+  int pages_per_sequence, context;
+  int64_t ld_logits;
+  size_t all_reduce_elems;
+  size_t total_bytes;
+
+ private:
+  size_t output_, history_, pages_, candidates_, breakdowns_, all_reduce_, logits_;
+  size_t all_reduce_bytes_;
+};
+
+class MemberStep {
+ public:
+  // vocab: the sampler's scratch.
+  MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared);
+
+  // False when the group is poisoned.
+  bool Run(int parity);
+  // Compares the digests of the step before on all ranks; contains a SyncWorld.
+  bool CheckAgreement();
+
+  model::StepContext& context() { return *context_; }
+  uint64_t kernels_of_last_step() const { return kernels_; }
+
+ private:
+  void CopyAccepted(const StepInput& in);
+  void PickCandidates(const StepInput& in);
+  void CombineGreedy(const StepInput& in);
+  void SampleRows(const StepInput& in);
+  void SampleRow(const StepInput& in, const StepSequence& s, int logits_idx);
+  void Digest(const StepInput& in);
+  bool CheckDigests();
+
+  std::unique_ptr<model::StepContext> context_;
+  comm::Member& member_;
+  SharedLayout layout_;
+  std::byte* shared_;
+  Sampler sampler_;
+  DraftTree tree_;
+  uint64_t kernels_ = 0;
+  uint64_t published_step_ = 0;
+  bool has_published_ = false;
+};
+
+// The tree that a sequence's rows form.
+void TreeOfRows(const StepInput& in, const StepSequence& s, DraftTree* tree);
+
+}  // namespace lockstep::step

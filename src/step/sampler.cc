@@ -1,0 +1,239 @@
+#include "step/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/ref/elementary.h"
+#include "step/noise.h"
+
+namespace lockstep::step {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17
+// and sees tokens down to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
+constexpr float kFixedOne = 0x1p40f;
+constexpr int kMaxVocab = 1 << 24;
+// First batch that top-p sorts: most nuclei are smaller. Each further batch is four times as large.
+constexpr int kFirstNucleus = 64;
+
+// Rounds half to even; exact wherever exp has at most 40 bits after the point.
+uint64_t FixedWeight(float z_minus_max) {
+  return static_cast<uint64_t>(std::llrint(kernels::ref::Exp(z_minus_max) * kFixedOne));
+}
+
+// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with
+// share in 2^-32. Integers only, so that every rank and every device finds the same cut.
+uint64_t ShareOf(uint64_t total, float share) {
+  const uint64_t fixed_share = std::max<uint64_t>(
+      1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
+  const uint64_t low = (total & 0xffffffffu) * fixed_share;  // below 2^32 * (2^32 + 1): fits
+  const uint64_t high = (total >> 32) * fixed_share;
+  return high + (low >> 32) + ((low & 0xffffffffu) != 0);
+}
+
+struct LargerFirst {
+  const float* z;
+  bool operator()(int32_t a, int32_t b) const { return z[a] > z[b] || (z[a] == z[b] && a < b); }
+};
+
+}  // namespace
+
+int32_t Argmax(const float* values, int count) {
+  int32_t best = 0;
+  for (int32_t i = 1; i < count; ++i)
+    if (values[i] > values[best]) best = i;
+  return best;
+}
+
+bool AllFinite(const float* values, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &values[i], sizeof bits);
+    finite &= (bits & 0x7f800000u) != 0x7f800000u;
+  }
+  return finite;
+}
+
+float Logprob(const float* logits, int vocab, int32_t token) {
+  const float most = logits[Argmax(logits, vocab)];
+  uint64_t sum = 0;
+  for (int v = 0; v < vocab; ++v) sum += FixedWeight(logits[v] - most);
+  // Log needs a normal number; the sum is at least 1.
+  return (logits[token] - most) - kernels::ref::Log(static_cast<float>(sum) * (1 / kFixedOne));
+}
+
+Sampler::Sampler(int vocab) : vocab_(vocab) {
+  LS_CHECK(vocab >= 1 && vocab <= kMaxVocab);
+  work_.resize(vocab);
+  weight_.resize(vocab);
+  index_.resize(vocab);
+  count_.resize(vocab);
+  seen_.resize(vocab);
+}
+
+void Sampler::ApplyPenalties(const SampleRequest& r) {
+  const SamplingSpec& spec = *r.spec;
+  int num_touched = 0;
+  auto touch = [&](std::span<const int32_t> tokens, int increment) {
+    for (int32_t token : tokens) {
+      LS_CHECK(token >= 0 && token < r.vocab);
+      if (!seen_[token]) {
+        seen_[token] = 1;
+        index_[num_touched++] = token;
+      }
+      count_[token] += increment;
+    }
+  };
+  if (spec.repetition_penalty != 1) touch(r.prompt_tokens, 0);
+  touch(r.output_tokens, 1);
+  touch(r.path_tokens, 1);
+  for (int i = 0; i < num_touched; ++i) {
+    const int32_t token = index_[i];
+    float x = work_[token];
+    x = x > 0 ? x / spec.repetition_penalty : x * spec.repetition_penalty;
+    if (count_[token] > 0) {
+      x = x - spec.frequency_penalty * static_cast<float>(count_[token]);
+      x = x - spec.presence_penalty;
+    }
+    work_[token] = x;
+    seen_[token] = 0;
+    count_[token] = 0;
+  }
+}
+
+const float* Sampler::Adjust(const SampleRequest& r) {
+  const SamplingSpec& spec = *r.spec;
+  const bool penalties =
+      spec.repetition_penalty != 1 || spec.presence_penalty != 0 || spec.frequency_penalty != 0;
+  if (!penalties && spec.num_logit_bias == 0) return r.logits;
+  std::copy(r.logits, r.logits + r.vocab, work_.begin());
+  if (penalties) ApplyPenalties(r);
+  for (int i = 0; i < spec.num_logit_bias; ++i) {
+    const int32_t token = spec.bias_token[i];
+    LS_CHECK(token >= 0 && token < r.vocab);
+    // A ban is the one infinity from here on: no argmax, top-k or sum can bring it back.
+    work_[token] = spec.bias_value[i] <= kBanBias ? -kInfinity : work_[token] + spec.bias_value[i];
+  }
+  return work_.data();
+}
+
+int32_t Sampler::Scale(const float* adjusted, const SamplingSpec& spec, int vocab) {
+  const float inverse = 1.0f / spec.temperature;
+  for (int v = 0; v < vocab; ++v) work_[v] = adjusted[v] * inverse;
+  const int32_t top = Argmax(work_.data(), vocab);
+  return std::isfinite(work_[top]) ? top : -1;
+}
+
+int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
+  // A token of weight 0 cannot move the cumulative sum, so it is never the one that reaches the
+  // share.
+  int num_heavy = 0;
+  uint64_t total = 0;
+  for (int i = 0; i < num_kept; ++i) {
+    const int32_t token = index_[i];
+    const uint64_t weight = FixedWeight(work_[token] - z_max);
+    weight_[token] = weight;
+    total += weight;
+    if (weight > 0) index_[num_heavy++] = token;
+  }
+  const uint64_t needed = ShareOf(total, top_p);
+  const LargerFirst before{work_.data()};
+  uint64_t sum = 0;
+  int begin = 0;
+  for (int batch = kFirstNucleus; begin < num_heavy; batch *= 4) {
+    const int end = std::min(num_heavy - begin, batch) + begin;
+    if (end < num_heavy)
+      std::nth_element(index_.begin() + begin, index_.begin() + end, index_.begin() + num_heavy,
+                       before);
+    std::sort(index_.begin() + begin, index_.begin() + end, before);
+    for (; begin < end; ++begin) {
+      sum += weight_[index_[begin]];
+      if (sum >= needed) return begin + 1;
+    }
+  }
+  return num_heavy;
+}
+
+int Sampler::Filter(const SamplingSpec& spec, int vocab, float z_max) {
+  int num_kept = 0;
+  for (int32_t v = 0; v < vocab; ++v)
+    if (work_[v] > -kInfinity) index_[num_kept++] = v;
+  if (spec.top_k > 0 && spec.top_k < num_kept) {
+    std::nth_element(index_.begin(), index_.begin() + spec.top_k, index_.begin() + num_kept,
+                     LargerFirst{work_.data()});
+    num_kept = spec.top_k;
+  }
+  if (spec.top_p < 1) num_kept = KeepTopP(spec.top_p, num_kept, z_max);
+  if (spec.min_p > 0) {
+    const auto least =
+        static_cast<uint64_t>(std::ceil(static_cast<double>(spec.min_p) * kFixedOne));
+    auto end = std::remove_if(index_.begin(), index_.begin() + num_kept, [&](int32_t token) {
+      return FixedWeight(work_[token] - z_max) < least;
+    });
+    num_kept = static_cast<int>(end - index_.begin());
+  }
+  return num_kept;
+}
+
+SampleResult Sampler::Sample(const SampleRequest& r) {
+  LS_CHECK(r.vocab >= 1 && r.vocab <= vocab_);
+  const SamplingSpec& spec = *r.spec;
+  SampleResult result;
+  result.logprob = std::numeric_limits<float>::quiet_NaN();
+  if (!AllFinite(r.logits, r.vocab)) return result;
+  const float* adjusted = Adjust(r);
+  int32_t best_token;
+  if (spec.greedy()) {
+    best_token = Argmax(adjusted, r.vocab);
+    if (!std::isfinite(adjusted[best_token])) return result;
+  } else {
+    best_token = Scale(adjusted, spec, r.vocab);
+    if (best_token < 0) return result;
+    const float* z = work_.data();
+    // The largest z is kept by every filter. Starting from its score, few others can win, and only
+    // those need noise.
+    float best = z[best_token] + Gumbel(spec.seed, r.position, best_token);
+    PhiloxBlock block{};
+    int32_t block_idx = -1;
+    auto consider = [&](int32_t token) {
+      if (z[token] + kMaxGumbel < best) return;
+      if (block_idx != token / 4) {
+        block_idx = token / 4;
+        block = NoiseBlock(spec.seed, r.position, block_idx);
+      }
+      const float score = z[token] + GumbelFromWord(block.word[token % 4]);
+      if (score > best || (score == best && token < best_token)) best = score, best_token = token;
+    };
+    const bool filters = spec.top_k > 0 || spec.top_p < 1 || spec.min_p > 0;
+    if (filters) {
+      const int num_kept = Filter(spec, r.vocab, z[best_token]);
+      for (int i = 0; i < num_kept; ++i) consider(index_[i]);
+    } else {
+      for (int32_t v = 0; v < r.vocab; ++v) consider(v);
+    }
+  }
+  result.token = best_token;
+  result.finite = true;
+  if (r.want_logprob) result.logprob = Logprob(r.logits, r.vocab, best_token);
+  return result;
+}
+
+std::span<const int32_t> Sampler::Kept(const SampleRequest& r) {
+  LS_CHECK(r.vocab >= 1 && r.vocab <= vocab_);
+  if (!AllFinite(r.logits, r.vocab)) return {};
+  SamplingSpec spec = *r.spec;
+  if (spec.greedy())
+    spec.temperature = 1;  // the filters of an argmax change nothing; show them at 1
+  const int32_t top = Scale(Adjust(r), spec, r.vocab);
+  if (top < 0) return {};
+  const int num_kept = Filter(spec, r.vocab, work_[top]);
+  std::sort(index_.begin(), index_.begin() + num_kept);
+  return {index_.data(), static_cast<size_t>(num_kept)};
+}
+
+}  // namespace lockstep::step

@@ -1,0 +1,62 @@
+// What goes into a step and what comes out: plain data in memory that all ranks share.
+//
+// Shapes:   rows [T]; logits_rows [L]; sequences [B]; see each field
+// Units:    tokens; slots and positions in tokens from the start of a sequence
+// Requires: rows of one sequence are contiguous, its root first; what batch.h requires
+// Threads:  the leader writes an input before it posts the step; all members read it. Two inputs alternate: while the
+//           leader fills one, a slow rank may still read the other, and it has left that one before its turn comes again,
+//           since a step holds at least one SyncWorld of all members.
+#pragma once
+
+#include <cstdint>
+
+#include "model/batch.h"
+#include "step/accept_walk.h"
+#include "step/sampling_params.h"
+
+namespace lockstep::step {
+
+inline constexpr int kMaxStepRows = 2048;      // the widest prefill rung
+inline constexpr int kMaxLogitsRows = 256;     // the widest decode rung
+inline constexpr int kMaxStepSequences = 64;
+
+// One sequence's part of a step.
+struct StepSequence {
+  model::BatchSequence kv;
+  int32_t slot;            // which of the runner's sequences: its history and page table
+  int32_t first_row;
+  int32_t num_rows;
+  int32_t first_logits_idx;  // index into logits_rows of its first row that wants logits
+  int32_t num_logits_rows;
+  int32_t is_tree;         // rows are a draft tree (a plain decode row is a tree of one); else a prefill chunk
+  int32_t num_prompt_tokens;  // of the history: the prompt, then the committed output
+  int32_t num_output_tokens;
+  SamplingSpec sampling;
+};
+
+// Copies the kv of one slot of a sequence to another, before the step's own rows are stored: the accepted path of the
+// round before, where it was not a chain.
+struct KvCopy {
+  int32_t sequence;
+  int32_t from_slot;
+  int32_t to_slot;
+};
+
+struct StepInput {
+  uint64_t step;
+  int32_t num_rows;
+  int32_t num_sequences;
+  int32_t num_logits_rows;
+  int32_t num_copies;
+  model::BatchRow rows[kMaxStepRows];
+  StepSequence sequences[kMaxStepSequences];
+  int32_t logits_rows[kMaxLogitsRows];
+  KvCopy copies[kMaxLogitsRows];
+};
+
+struct StepOutput {
+  int32_t tokens[kMaxLogitsRows];     // sampled at each logits row; -1: the row is not finite
+  int32_t bad_layer[kMaxLogitsRows];  // where it stopped being finite: a layer, or num_layers for the final norm and logits
+};
+
+}  // namespace lockstep::step

@@ -1,0 +1,244 @@
+#include "step/step_runner.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "base/bits.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "device/cpu/affinity.h"
+#include "device/cpu/features.h"
+#include "step/member_step.h"
+#include "topology/machine.h"
+
+namespace lockstep::step {
+namespace {
+
+enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3 };
+
+const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
+  switch (isa) {
+    case device::cpu::CpuIsa::kAvx512: return kernels::Avx512Kernels();
+    case device::cpu::CpuIsa::kAvx2: return kernels::Avx2Kernels();
+    case device::cpu::CpuIsa::kGeneric: break;
+  }
+  return kernels::GenericKernels();
+}
+
+Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
+  if (text.empty()) return device::cpu::BestIsa(device::cpu::Features());
+  return device::cpu::ParseIsa(text);
+}
+
+}  // namespace
+
+struct StepRunner::Impl {
+  Impl(std::shared_ptr<const model::WeightSource> s, const StepOptions& o, model::ShardPlan p, const SharedLayout& l)
+      : source(std::move(s)), options(o), plan(std::move(p)), layout(l), ranks(static_cast<size_t>(o.tp)) {}
+
+  // What the threads of one rank share. In process mode each process fills its own only.
+  struct RankState {
+    Status status;
+    std::unique_ptr<model::RankWeights> weights;
+    std::unique_ptr<model::TeamBuffers> team;
+    kv::KvStore kv;
+  };
+
+  Status BuildRank(int rank);
+  Result<std::unique_ptr<MemberStep>> SetUp(comm::Member& member);
+  Status MemberMain(comm::Member& member);
+  Status RunCommand(uint32_t command, const char* what);
+
+  std::shared_ptr<const model::WeightSource> source;
+  StepOptions options;
+  model::ShardPlan plan;
+  SharedLayout layout;
+  topology::Placement placement;
+  const kernels::CpuKernels* kernels = nullptr;
+  model::RopeTable rope;
+  std::vector<RankState> ranks;
+  std::byte* shared = nullptr;
+  std::unique_ptr<comm::RankPool> pool;
+  std::unique_ptr<MemberStep> leader;
+  uint64_t num_steps = 0;
+  std::vector<trace::StepBreakdown> taken;  // by member, at the last TakeBreakdowns
+};
+
+Status StepRunner::Impl::BuildRank(int rank) {
+  RankState& state = ranks[static_cast<size_t>(rank)];
+  const model::RankShard& shard = plan.ranks[static_cast<size_t>(rank)];
+  LS_ASSIGN_OR_RETURN(state.weights, model::RankWeights::Plan(*source, plan, rank));
+  const model::ModelConfig& c = source->config();
+  LS_ASSIGN_OR_RETURN(state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers),
+                                                     options.num_sequences * layout.pages_per_sequence,
+                                                     shard.kv_heads.count(), static_cast<int>(c.head_dim),
+                                                     options.kv_dtype}));
+  state.team = std::make_unique<model::TeamBuffers>(c, shard, options.max_rows);
+  return OkStatus();
+}
+
+Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member) {
+  const int cpu = placement.CpuOf(member.rank(), member.thread());
+  if (cpu >= 0) {
+    // A refused pin costs speed, never results.
+    if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
+  }
+  RankState& state = ranks[static_cast<size_t>(member.rank())];
+  if (member.thread() == 0) {
+    try {
+      state.status = BuildRank(member.rank());
+    } catch (const std::bad_alloc&) {
+      state.status = OutOfMemory("no memory for the buffers of a step");
+    }
+  }
+  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
+  if (!state.status.ok()) return state.status;
+  state.weights->PackShare(member.thread(), member.threads_per_rank());
+  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
+
+  model::StepContextOptions o = {};
+  o.kernels = kernels;
+  o.member = &member;
+  LS_ASSIGN_OR_RETURN(o.shared, comm::CpuShared::Create(layout.AllReduceArea(shared), comm::CpuShared::kMaxPartials,
+                                                        layout.all_reduce_elems));
+  o.config = &source->config();
+  o.plan = &plan;
+  o.weights = state.weights.get();
+  o.rope = &rope;
+  o.kv = &state.kv;
+  o.team = state.team.get();
+  o.max_rows = options.max_rows;
+  o.max_pages_per_sequence = layout.pages_per_sequence;
+  return std::make_unique<MemberStep>(std::make_unique<model::StepContext>(o), layout, shared);
+}
+
+Status StepRunner::Impl::MemberMain(comm::Member& member) {
+  auto mine = SetUp(member);
+  Status vote = comm::Vote(member, mine.status());
+  if (!vote.ok()) return OkStatus();  // the leader reports it
+  uint32_t command;
+  while (member.WaitCommand(&command)) {
+    bool ok = command == kCheck ? (*mine)->CheckAgreement() : (*mine)->Run(command == kStepEven ? 0 : 1);
+    if (!ok) break;
+  }
+  return OkStatus();
+}
+
+StepRunner::StepRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StepRunner::~StepRunner() { (void)Stop(); }
+
+Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const model::WeightSource> source,
+                                                       const StepOptions& o) {
+  const model::ModelConfig& config = source->config();
+  if (config.head_dim % kLanes != 0) {
+    return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
+  }
+  if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
+  LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
+  SharedLayout layout(config, o.tp * o.threads, o.num_sequences, o.context, o.max_rows);
+  auto impl = std::make_unique<Impl>(std::move(source), o, std::move(plan), layout);
+  const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
+  LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
+  impl->kernels = &KernelsOf(isa);
+  LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
+  impl->placement = topology::PlaceRanks(machine, o.tp, o.threads);
+  if (!impl->placement.warning.empty()) LogWarning(impl->placement.warning);
+  impl->rope = model::MakeRopeTable(impl->source->config(), o.context);
+
+  comm::GroupOptions group;
+  group.world_size = o.tp;
+  group.threads_per_rank = o.threads;
+  group.mode = o.rank_mode;
+  group.shared_bytes = layout.total_bytes;
+  group.timeout_secs = o.timeout_secs;
+  group.oversubscribed = impl->placement.oversubscribed;
+  group.fault = Env::Get().fault;
+  LS_ASSIGN_OR_RETURN(auto made, comm::Group::Create(group));
+  impl->shared = made->shared().data();
+  Impl* raw = impl.get();
+  LS_ASSIGN_OR_RETURN(impl->pool, comm::RankPool::Start(std::move(made), [raw](comm::Member& member) {
+                        return raw->MemberMain(member);
+                      }));
+  auto mine = impl->SetUp(impl->pool->leader());
+  LS_RETURN_IF_ERROR(comm::Vote(impl->pool->leader(), mine.status()));
+  impl->leader = std::move(mine).value();
+  impl->taken.resize(static_cast<size_t>(o.tp * o.threads));
+  auto runner = std::unique_ptr<StepRunner>(new StepRunner(std::move(impl)));
+  runner->input().num_rows = 0;
+  return runner;
+}
+
+const model::ModelConfig& StepRunner::config() const { return impl_->source->config(); }
+const StepOptions& StepRunner::options() const { return impl_->options; }
+const char* StepRunner::isa_name() const { return impl_->kernels->name; }
+
+StepInput& StepRunner::input() {
+  return *impl_->layout.Input(impl_->shared, static_cast<int>(impl_->num_steps % 2));
+}
+
+int32_t* StepRunner::history(int sequence) { return impl_->layout.History(impl_->shared, sequence); }
+int32_t* StepRunner::page_table(int sequence) {
+  return impl_->layout.Pages(impl_->shared) + sequence * impl_->layout.pages_per_sequence;
+}
+int StepRunner::num_pages() const { return impl_->options.num_sequences * impl_->layout.pages_per_sequence; }
+int StepRunner::pages_per_sequence() const { return impl_->layout.pages_per_sequence; }
+
+Status StepRunner::Run() {
+  Impl& m = *impl_;
+  StepInput& in = input();
+  LS_CHECK_GE(in.num_rows, 1);
+  LS_CHECK_LE(in.num_rows, m.options.max_rows);
+  const int parity = static_cast<int>(m.num_steps % 2);
+  in.step = m.num_steps++;
+  comm::Member& member = m.pool->leader();
+  member.PostCommand(parity == 0 ? kStepEven : kStepOdd);
+  if (!m.leader->Run(parity)) return member.group().error();
+  StepInput& next = input();
+  next.num_rows = next.num_sequences = next.num_logits_rows = next.num_copies = 0;
+  return OkStatus();
+}
+
+Status StepRunner::CheckAgreement() {
+  comm::Member& member = impl_->pool->leader();
+  member.PostCommand(kCheck);
+  if (!impl_->leader->CheckAgreement()) return member.group().error();
+  return OkStatus();
+}
+
+const StepOutput& StepRunner::output() const { return *impl_->layout.Output(impl_->shared); }
+
+std::span<const float> StepRunner::logits(int logits_idx) const {
+  return {impl_->layout.Logits(impl_->shared) + logits_idx * impl_->layout.ld_logits, config().vocab};
+}
+
+trace::Stopwatch& StepRunner::watch() { return impl_->leader->context().watch(); }
+
+std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
+  Impl& m = *impl_;
+  std::vector<trace::StepBreakdown> since;
+  for (size_t i = 0; i < m.taken.size(); ++i) {
+    // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
+    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.layout.Breakdown(m.shared, static_cast<int>(i));
+    trace::StepBreakdown diff = now;
+    for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
+    diff.num_steps -= m.taken[i].num_steps;
+    since.push_back(diff);
+    m.taken[i] = now;
+  }
+  return since;
+}
+
+StepCensus StepRunner::census() const {
+  return {impl_->leader->kernels_of_last_step(), 2 * uint64_t{config().num_layers} + 1};
+}
+
+int64_t StepRunner::weight_bytes_per_step() const { return impl_->ranks[0].weights->bytes_read_per_step(); }
+
+Status StepRunner::Stop() {
+  if (!impl_->pool) return OkStatus();
+  return impl_->pool->Join();
+}
+
+}  // namespace lockstep::step

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/tokenizer_<pre>.json: texts with the ids that Hugging Face's tokenizers give.
+
+    tokenizer_golden.py SmolLM2.gguf ggml-vocab-gpt-2.gguf ggml-vocab-llama-bpe.gguf ggml-vocab-qwen2.gguf
+
+(The last three are the vocabulary-only files that llama.cpp ships in models/.) A file also holds the part of the
+vocabulary that these texts need, under the original ids: the bytes, the special tokens that occur, and every token that
+is a substring of a text. A merge whose result is no substring of a text can never apply, so nothing else is missing; the
+script checks that the part gives the same ids as the whole.
+"""
+
+import json
+import os
+import random
+import sys
+
+import hf_oracle
+import tokenizer_strings as strings
+from tokenizers import pre_tokenizers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# From public bug reports: runs of newlines and spaces, digits, symbols, case folding, control tokens typed by a user.
+CASES = [
+    "a\n\n", "\n\n\n\n", "a\r\n\r\nb", "x;\n\n", "){\r\n}", "hi   there", "hi   ", "What is 3333+777?", "1234567", "->", "(x):\n",
+    "brutalist", "I'LL WE'VE don't DON'T it’s", "4 ½ months", "A<|im_end|>B", "hello </think> world", "Hi\n\n x Ġ é", "a\x00b",
+    "\ufeffhi", "१२३४", "", " Việt", "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\n",
+    "hi  <|im_end|>  there", "<|begin_of_text|>hi", "hi", "user", "assistant",
+]
+
+
+def texts():
+    pools = [strings.CONTRACTIONS, strings.SPACES, strings.NUMBERS, strings.EMOJI, strings.MARKS, strings.SPECIALS, strings.CODE]
+    rng = random.Random(5)
+    return CASES + [t for pool in pools for t in pool] + [strings.random_text(rng) for _ in range(120)]
+
+
+def part_of(spec, chosen):
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    whole = "\n".join("".join(p for p, _ in letters.pre_tokenize_str(t)) for t in chosen)
+    plain = "\n".join(chosen)
+    kept = {}
+    for i, (text, kind) in enumerate(zip(spec["tokens"], spec["token_types"])):
+        special = kind in (hf_oracle.CONTROL, hf_oracle.USER_DEFINED)
+        if text in plain if special else len(text) == 1 or text in whole:
+            kept[i] = text
+    for i in (spec["bos_id"], spec["eos_id"]):
+        if i >= 0:
+            kept[i] = spec["tokens"][i]
+    names = set(kept.values())
+    merges = [m for m in spec["merges"] if {*m.split(" "), m.replace(" ", "", 1)} <= names]
+    types = {str(i): spec["token_types"][i] for i in kept if spec["token_types"][i] != 1}
+    part = {k: spec[k] for k in ("model", "pre", "bos_id", "eos_id", "add_bos", "add_eos")}
+    part["tokens"] = {"size": len(spec["tokens"]), "tokens": {str(i): t for i, t in kept.items()}, "types": types}
+    part["merges"] = merges
+    return part
+
+
+def whole_of(part):
+    n = part["tokens"]["size"]
+    tokens = [part["tokens"]["tokens"].get(str(i), f"<unused {i}>") for i in range(n)]
+    types = [part["tokens"]["types"].get(str(i), 1) for i in range(n)]
+    return {**part, "tokens": tokens, "token_types": types}
+
+
+def main():
+    for path in sys.argv[1:]:
+        spec = hf_oracle.load_spec(path)
+        chosen = list(dict.fromkeys(texts()))
+        part = part_of(spec, chosen)
+        cases = []
+        for parse_special in (False, True):
+            full = hf_oracle.build(spec, parse_special)
+            small = hf_oracle.build(whole_of(part), parse_special)
+            for text in chosen:
+                ids = full.encode(text, add_special_tokens=False).ids
+                assert ids == small.encode(text, add_special_tokens=False).ids, text
+                if not parse_special or "<|" in text:
+                    cases.append({"text": text, "parse_special": parse_special, "ids": ids})
+        out = os.path.join(HERE, "..", "tests", "golden", f"tokenizer_{spec['pre']}.json")
+        with open(out, "w") as file:
+            # One case a line, so that a change shows as lines.
+            file.write('{"spec": ' + json.dumps(part, separators=(",", ":"), ensure_ascii=False) + ',\n"cases": [\n')
+            file.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
+        print(spec["pre"], len(cases), "cases", len(part["merges"]), "merges", os.path.getsize(out), "bytes")
+
+
+main()
