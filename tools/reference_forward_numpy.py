@@ -11,6 +11,8 @@ Output: --json FILE   {"ids", "logprob", "argmax"}: entry i of the last two is a
                       ids[0..i]; so they are one shorter than ids (tools/perplexity_compare.py reads it)
         --logits FILE raw little-endian float32, [tokens][vocabulary]
 
+--kv f16 and --int8-activations add one such error each, to see how much of a difference it explains.
+
 Needs: numpy, gguf.  Example:
   tools/reference_forward_numpy.py -m model.gguf --ids ids.json --json reference.json
 """
@@ -34,8 +36,10 @@ class ModelError(Exception):
 class GgufModel:
     """Reads keys and tensors of a llama GGUF. Tensors are dequantised when asked for, not before."""
 
-    def __init__(self, path):
+    def __init__(self, path, kv_dtype=np.float64, int8_activations=False):
         self.path = str(path)
+        self.kv_dtype = kv_dtype
+        self.activation = int8_blocks if int8_activations else (lambda x: x)
         try:
             self.reader = gguf.GGUFReader(self.path)
         except (OSError, ValueError, IndexError) as error:
@@ -75,6 +79,14 @@ class GgufModel:
         tensor = self.tensors[name]
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         return np.asarray(values, dtype=np.float64).reshape([int(d) for d in reversed(tensor.shape)])
+
+
+def int8_blocks(x):
+    """x as an engine with int8 activations sees it: blocks of 32 with a scale each, nearest even."""
+    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    scale = np.abs(blocks).max(axis=-1, keepdims=True) / 127.0
+    scale[scale == 0] = 1.0
+    return (np.rint(blocks / scale) * scale).reshape(x.shape)
 
 
 def rms_norm(x, weight, eps):
@@ -128,21 +140,22 @@ def hidden_states(model, ids, progress=lambda done, total: None):
     for layer in range(model.layers):
         def w(name):
             return model.weight(f"blk.{layer}.{name}.weight")
-        n = rms_norm(x, w("attn_norm"), model.eps)
+        n = model.activation(rms_norm(x, w("attn_norm"), model.eps))
         q = rope((n @ w("attn_q").T).reshape(len(ids), model.heads, model.head_dim), cos, sin)
         k = rope((n @ w("attn_k").T).reshape(len(ids), model.kv_heads, model.head_dim), cos, sin)
         v = (n @ w("attn_v").T).reshape(len(ids), model.kv_heads, model.head_dim)
-        x = x + attention(model, q, k, v) @ w("attn_output").T
-        n = rms_norm(x, w("ffn_norm"), model.eps)
+        k, v = (t.astype(model.kv_dtype).astype(np.float64) for t in (k, v))
+        x = x + model.activation(attention(model, q, k, v)) @ w("attn_output").T
+        n = model.activation(rms_norm(x, w("ffn_norm"), model.eps))
         gate = n @ w("ffn_gate").T
-        x = x + (gate / (1.0 + np.exp(-gate)) * (n @ w("ffn_up").T)) @ w("ffn_down").T
+        x = x + model.activation(gate / (1.0 + np.exp(-gate)) * (n @ w("ffn_up").T)) @ w("ffn_down").T
         progress(layer + 1, model.layers)
     return rms_norm(x, model.weight("output_norm.weight"), model.eps)
 
 
 def logits_in_blocks(model, ids, rows=128, progress=lambda done, total: None):
     """Yields (first row, logits [rows][vocabulary] float64): all logits of a long text do not fit in memory."""
-    hidden = hidden_states(model, ids, progress)
+    hidden = model.activation(hidden_states(model, ids, progress))
     head = model.weight("output.weight" if model.has("output.weight") else "token_embd.weight")
     for first in range(0, len(ids), rows):
         yield first, hidden[first:first + rows] @ head.T
@@ -172,10 +185,13 @@ def main():
     parser.add_argument("-n", "--tokens", type=int, metavar="N", help="use only the first N ids")
     parser.add_argument("--json", metavar="FILE", help="write ids, logprob, argmax here")
     parser.add_argument("--logits", metavar="FILE", help="write all logits here as raw float32")
+    parser.add_argument("--kv", choices=["f64", "f16"], default="f64", help="round the kv cache to this type")
+    parser.add_argument("--int8-activations", action="store_true",
+                        help="quantise the input of every matmul to int8 in blocks of 32")
     args = parser.parse_args()
     show = sys.stderr.isatty()
     try:
-        model = GgufModel(args.model)
+        model = GgufModel(args.model, np.float16 if args.kv == "f16" else np.float64, args.int8_activations)
         ids = read_ids(args.ids)[:args.tokens]
         logprob, argmax = [], []
         raw = open(args.logits, "wb") if args.logits else None
