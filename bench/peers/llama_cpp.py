@@ -248,6 +248,9 @@ def run(args):
               "machine": machine(), "model": Path(args.model).name, "model_bytes": Path(args.model).stat().st_size,
               "llama": [], "lockstep": [], "rows": []}
     peer, own = {t: [] for t in args.threads}, {t: [] for t in args.threads}
+    if result["machine"]["loadavg"][0] > 0.5 * len(result["machine"]["affinity"]):
+        print(f"warning: other work is running here (load {result['machine']['loadavg'][0]:.1f}): these figures "
+              "are not to be quoted", file=sys.stderr)
     for turn in range(args.alternations):
         for threads in args.threads:
             if both or args.only == "llama":
@@ -258,16 +261,23 @@ def run(args):
                 say(f"alternation {turn + 1}/{args.alternations}: Lockstep, tp {threads}")
                 result["lockstep"].append(measure_lockstep(args, threads))
                 own[threads].append(lockstep_figures(result["lockstep"][-1]))
-    for threads in args.threads:
-        result["rows"] += tabulate(threads, peer[threads], own[threads])
-    add_width_ratios(result["rows"])
-    result["machine"]["loadavg_after"] = os.getloadavg()
+        finish(args, result, peer, own)  # after every turn, so that an interrupt keeps what was measured
     m = result["machine"]
     print(f"{result['model']}, {m['cpu']} ({' '.join(m['features'])}), cores {m['affinity']}, kernel {m['kernel']}, "
           f"commit {result['commit']}, {args.alternations} alternations; load before {m['loadavg'][0]:.2f}, "
           f"after {m['loadavg_after'][0]:.2f}")
     print("tokens or rows a second: median (min); x w1 = time over a step of one row; fa = flash attention\n")
     print_table(result["rows"])
+
+
+def finish(args, result, peer, own):
+    """Works out the table from what is there and writes the JSON."""
+    result["rows"] = []
+    for threads in args.threads:
+        if peer[threads] or own[threads]:
+            result["rows"] += tabulate(threads, peer[threads], own[threads])
+    add_width_ratios(result["rows"])
+    result["machine"]["loadavg_after"] = os.getloadavg()
     if args.json:
         Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
 
