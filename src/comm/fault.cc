@@ -35,7 +35,8 @@ Result<FaultPlan> ParseFault(const std::string& text) {
     return Bad(text, "no such kind");
   }
   bool has_rank = false, has_step = false;
-  std::string_view rest = colon == std::string::npos ? "" : std::string_view(text).substr(colon + 1);
+  std::string_view rest =
+      colon == std::string::npos ? "" : std::string_view(text).substr(colon + 1);
   while (!rest.empty()) {
     size_t comma = rest.find(',');
     std::string_view pair = rest.substr(0, comma);

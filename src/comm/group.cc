@@ -19,14 +19,22 @@ namespace lockstep::comm {
 
 const char* SyncOpName(SyncOp op) {
   switch (op) {
-    case SyncOp::kNone: return "none";
-    case SyncOp::kCommand: return "command";
-    case SyncOp::kAllReduce: return "all_reduce";
-    case SyncOp::kLogits: return "logits";
-    case SyncOp::kDigest: return "digest";
-    case SyncOp::kVote: return "vote";
-    case SyncOp::kEnd: return "end";
-    case SyncOp::kBarrier: return "barrier";
+    case SyncOp::kNone:
+      return "none";
+    case SyncOp::kCommand:
+      return "command";
+    case SyncOp::kAllReduce:
+      return "all_reduce";
+    case SyncOp::kLogits:
+      return "logits";
+    case SyncOp::kDigest:
+      return "digest";
+    case SyncOp::kVote:
+      return "vote";
+    case SyncOp::kEnd:
+      return "end";
+    case SyncOp::kBarrier:
+      return "barrier";
   }
   return "?";
 }
@@ -35,14 +43,13 @@ Result<std::unique_ptr<Group>> Group::Create(const GroupOptions& options) {
   if (options.world_size < 1 || options.world_size > kMaxRanks) {
     return InvalidArgument(fmt::format("{} ranks: must be 1 to {}", options.world_size, kMaxRanks));
   }
-  if (options.threads_per_rank < 1 ||
-      options.threads_per_rank > kMaxMembers / options.world_size) {
+  if (options.threads_per_rank < 1 || options.threads_per_rank > kMaxMembers / options.world_size) {
     return InvalidArgument(fmt::format("{} ranks of {} threads: must be 1 to {} threads in all",
                                        options.world_size, options.threads_per_rank, kMaxMembers));
   }
   if (!(options.timeout_secs > 0 && options.timeout_secs <= 1e6)) {
-    return InvalidArgument(fmt::format("rank timeout {} s: must be above 0 and at most 1e6",
-                                       options.timeout_secs));
+    return InvalidArgument(
+        fmt::format("rank timeout {} s: must be above 0 and at most 1e6", options.timeout_secs));
   }
   LS_ASSIGN_OR_RETURN(FaultPlan fault, ParseFault(options.fault));
   if (fault.kind != FaultKind::kNone && fault.rank >= options.world_size) {
@@ -60,13 +67,15 @@ Result<std::unique_ptr<Group>> Group::Create(const GroupOptions& options) {
   if (!CheckedAdd(group->shared_offset_, options.shared_bytes, &total_bytes)) {
     return OutOfMemory(fmt::format("a shared area of {} bytes", options.shared_bytes));
   }
-  void* memory = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return OutOfMemory(fmt::format("{} bytes shared by {} ranks: {}", total_bytes,
                                    options.world_size, std::strerror(errno)));
   }
   group->mapping_bytes_ = total_bytes;
-  // The mapping is zero, which is the start value of every word; the constructors only begin the objects' lives.
+  // The mapping is zero, which is the start value of every word; the constructors only begin the
+  // objects' lives.
   group->state_ = new (memory) GroupState();
   group->state_->num_members = group->num_members();
   for (int m = 0; m < group->num_members(); ++m) {
@@ -86,7 +95,9 @@ std::span<std::byte> Group::shared() const {
   return {reinterpret_cast<std::byte*>(state_) + shared_offset_, options_.shared_bytes};
 }
 
-bool Group::poisoned() const { return state_->poisoned.load(std::memory_order_relaxed) != 0; }
+bool Group::poisoned() const {
+  return state_->poisoned.load(std::memory_order_relaxed) != 0;
+}
 
 Status Group::error() const {
   if (!poisoned()) return OkStatus();
@@ -126,7 +137,10 @@ Member Group::MakeMember(int rank, int thread) {
 }
 
 Member::Member(Group* group, int rank, int thread)
-    : group_(group), rank_(rank), thread_(thread), index_(rank * group->threads_per_rank() + thread) {}
+    : group_(group),
+      rank_(rank),
+      thread_(thread),
+      index_(rank * group->threads_per_rank() + thread) {}
 
 bool Group::ReapDead() {
   bool found = false;
@@ -155,8 +169,8 @@ void Member::PublishDigest(uint64_t digest) {
   group_->state_->digest(rank_).digest[digest_calls_ % 2] = digest;
 }
 
-// Two parities suffice: a rank overwrites the digest of call n at call n+2, after the sync of call n+1, where every
-// reader arrived only after it had read call n.
+// Two parities suffice: a rank overwrites the digest of call n at call n+2, after the sync of call
+// n+1, where every reader arrived only after it had read call n.
 bool Member::CheckDigests(uint64_t step) {
   const uint64_t parity = digest_calls_++ % 2;
   const uint64_t mine = group_->state_->digest(rank_).digest[parity];

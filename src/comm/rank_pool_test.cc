@@ -1,4 +1,5 @@
-// Ranks that die, stall or leave: the error names them, within the timeout, and nobody hangs (promise P6).
+// Ranks that die, stall or leave: the error names them, within the timeout, and nobody hangs
+// (promise P6).
 #include "comm/rank_pool.h"
 
 #include <gtest/gtest.h>
@@ -121,6 +122,24 @@ TEST(RankPool, ExitAndAbortOfAProcessAreNamed) {
     EXPECT_TRUE(Contains(status, aborts ? "signal 6" : "exit code 7")) << status.message();
     ExpectNoChildren();
   }
+}
+
+TEST(RankPool, CheckNoticesADeathBetweenSteps) {
+  if (testing::kThreadSanitizer) GTEST_SKIP();
+  auto pool =
+      RankPool::Start(Options(2, 1, RankMode::kProcess, 10), StepLoop([](Member& m, uint32_t) {
+                        m.SyncWorld(SyncOp::kEnd);
+                        kill(getpid(), SIGKILL);
+                      }));
+  ASSERT_TRUE(pool.ok());
+  EXPECT_TRUE((*pool)->Check().ok());
+  (*pool)->leader().PostCommand(1);
+  EXPECT_TRUE((*pool)->leader().SyncWorld(SyncOp::kEnd));
+  auto begin = std::chrono::steady_clock::now();
+  while ((*pool)->Check().ok() && SecsSince(begin) < 5) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(Contains((*pool)->Check(), "rank 1 (pid ")) << (*pool)->Check().message();
 }
 
 TEST(RankPool, JoinEndsRanksThatAreStoppedOrInsideAStep) {

@@ -1,5 +1,5 @@
-// Latency of SyncWorld: `sync_bench WORLD THREADS [process]`. Prints p50, p99 and the mean over the calls of the
-// leader, which meets members that do nothing else.
+// Latency of SyncWorld: `sync_bench WORLD THREADS [process]`. Prints p50, p99 and the mean over the
+// calls of the leader, which meets members that do nothing else.
 #include <fmt/format.h>
 
 #include <algorithm>

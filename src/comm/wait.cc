@@ -1,4 +1,5 @@
-// Waiting: spin, then park; and the member calls built on it. The protocol is explained in group_state.h.
+// Waiting: spin, then park; and the member calls built on it. The protocol is explained in
+// group_state.h.
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -16,15 +17,18 @@
 namespace lockstep::comm {
 namespace {
 
-// A step's longest ordinary wait is the skew of one prefill matmul, and the gap between steps is below a millisecond,
-// so 5 ms of spinning keeps a busy engine free of system calls; an idle one parks.
+// A step's longest ordinary wait is the skew of one prefill matmul, and the gap between steps is
+// below a millisecond, so 5 ms of spinning keeps a busy engine free of system calls; an idle one
+// parks.
 constexpr int64_t kSpinNs = 5'000'000;
-// With more members than cores the awaited one may need this very core: spin only for as long as a park costs.
+// With more members than cores the awaited one may need this very core: spin only for as long as a
+// park costs.
 constexpr int kOversubscribedSpins = 64;
 // Spins between two reads of the clock, about 40 us of pauses. A power of two.
 constexpr int kSpinsPerClock = 1024;
 constexpr int kSpinsPerPoisonCheck = 16;
-// A parked member looks around this often: the leader for dead children, all for a poison that raced with the park.
+// A parked member looks around this often: the leader for dead children, all for a poison that
+// raced with the park.
 constexpr int64_t kLeaderSliceNs = 20'000'000;
 constexpr int64_t kSliceNs = 50'000'000;
 
@@ -36,15 +40,20 @@ void Pause() {
 #endif
 }
 
-uint32_t* FutexWord(std::atomic<uint64_t>& word) { return reinterpret_cast<uint32_t*>(&word); }
+uint32_t* FutexWord(std::atomic<uint64_t>& word) {
+  return reinterpret_cast<uint32_t*>(&word);
+}
 
-// Processes share the word through different address spaces: only the non-private form finds it by its page.
-int FutexOp(int op, RankMode mode) { return mode == RankMode::kThread ? op | FUTEX_PRIVATE_FLAG : op; }
+// Processes share the word through different address spaces: only the non-private form finds it by
+// its page.
+int FutexOp(int op, RankMode mode) {
+  return mode == RankMode::kThread ? op | FUTEX_PRIVATE_FLAG : op;
+}
 
 void ParkOn(std::atomic<uint64_t>& word, uint64_t seen, int64_t nanos, RankMode mode) {
   timespec timeout{nanos / 1'000'000'000, nanos % 1'000'000'000};
-  syscall(SYS_futex, FutexWord(word), FutexOp(FUTEX_WAIT, mode), static_cast<uint32_t>(seen), &timeout,
-          nullptr, 0);
+  syscall(SYS_futex, FutexWord(word), FutexOp(FUTEX_WAIT, mode), static_cast<uint32_t>(seen),
+          &timeout, nullptr, 0);
 }
 
 }  // namespace
@@ -62,7 +71,8 @@ void WakeWord(std::atomic<uint64_t>& word, RankMode mode) {
 void PublishWord(std::atomic<uint64_t>& word, std::atomic<uint32_t>& sleepers, uint64_t value,
                  RankMode mode) {
   word.store(value, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]] WakeWord(word, mode);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+    WakeWord(word, mode);
 }
 
 // One member's wait for one word of one peer.
@@ -72,19 +82,21 @@ struct Member::WaitTarget {
   uint64_t epoch;
   SyncOp op;
   int peer;
-  int64_t timeout_ns;     // 0: none
-  int64_t* deadline_ns;   // set at the first look at the clock; shared by the waits of one sync
+  int64_t timeout_ns;    // 0: none
+  int64_t* deadline_ns;  // set at the first look at the clock; shared by the waits of one sync
 
   bool Reached(uint64_t seen) const { return WordEpoch(seen) >= epoch; }
 };
 
 // Members that met in different operations run different programs; their data would be garbage.
 bool Member::SameOp(const WaitTarget& t, uint64_t seen) {
-  if (WordEpoch(seen) != t.epoch || WordOp(seen) == t.op) [[likely]] return true;
-  group_->Poison(Internal(fmt::format(
-      "ranks disagree about the program at epoch {}: rank {} thread {} is in {}, rank {} thread {} in {}",
-      t.epoch, rank_, thread_, SyncOpName(t.op), t.peer / threads_per_rank(),
-      t.peer % threads_per_rank(), SyncOpName(WordOp(seen)))));
+  if (WordEpoch(seen) != t.epoch || WordOp(seen) == t.op) [[likely]]
+    return true;
+  group_->Poison(
+      Internal(fmt::format("ranks disagree about the program at epoch {}: rank {} thread {} is in "
+                           "{}, rank {} thread {} in {}",
+                           t.epoch, rank_, thread_, SyncOpName(t.op), t.peer / threads_per_rank(),
+                           t.peer % threads_per_rank(), SyncOpName(WordOp(seen)))));
   return false;
 }
 
@@ -93,7 +105,8 @@ bool Member::Expired(const WaitTarget& t, int64_t now_ns) {
   uint64_t seen = t.word.load(std::memory_order_acquire);
   if (t.Reached(seen)) return false;  // it came while we looked at the clock
   group_->Poison(PeerLost(fmt::format(
-      "rank {} thread {} waited {:.3g} s in {} for rank {} thread {}: epoch {} expected, {} seen (in {})",
+      "rank {} thread {} waited {:.3g} s in {} for rank {} thread {}: epoch {} expected, {} seen "
+      "(in {})",
       rank_, thread_, t.timeout_ns * 1e-9, SyncOpName(t.op), t.peer / threads_per_rank(),
       t.peer % threads_per_rank(), t.epoch, WordEpoch(seen), SyncOpName(WordOp(seen)))));
   return true;
@@ -101,7 +114,8 @@ bool Member::Expired(const WaitTarget& t, int64_t now_ns) {
 
 bool Member::WaitFor(const WaitTarget& t) {
   uint64_t seen = t.word.load(std::memory_order_acquire);
-  if (t.Reached(seen)) [[likely]] return SameOp(t, seen);
+  if (t.Reached(seen)) [[likely]]
+    return SameOp(t, seen);
   const bool oversubscribed = group_->options().oversubscribed;
   int64_t park_at_ns = 0;
   for (int spins = 1;; ++spins) {
@@ -150,7 +164,8 @@ bool Member::Park(const WaitTarget& t) {
 
 void Member::ArriveWorld(SyncOp op) {
   MemberSlot& mine = group_->state_->slot(index_);
-  PublishWord(mine.world, mine.world_sleepers, PackWord(++world_epoch_, op), group_->options().mode);
+  PublishWord(mine.world, mine.world_sleepers, PackWord(++world_epoch_, op),
+              group_->options().mode);
 }
 
 bool Member::WaitWorld(SyncOp op) {
@@ -161,7 +176,8 @@ bool Member::WaitWorld(SyncOp op) {
   for (int peer = 0; peer < num_members && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
+    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, group_->timeout_ns_,
+                  &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();
@@ -178,7 +194,8 @@ bool Member::SyncRank(SyncOp op) {
   for (int peer = rank_ * num_threads; peer < (rank_ + 1) * num_threads && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor({slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
+    ok = WaitFor(
+        {slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();
@@ -205,10 +222,11 @@ bool Member::WaitCommand(uint32_t* command) {
   uint64_t posted = WordEpoch(state.command.load(std::memory_order_acquire));
   ++command_seq_;
   if (posted != command_seq_) {
-    // Read again: a shutdown may be posted over a command that nobody has taken, and says so before it is posted.
+    // Read again: a shutdown may be posted over a command that nobody has taken, and says so before
+    // it is posted.
     if (state.closing.load(std::memory_order_relaxed)) return false;
-    group_->Poison(Internal(fmt::format("rank {} thread {} missed command {}: the leader is at {}", rank_,
-                                        thread_, command_seq_, posted)));
+    group_->Poison(Internal(fmt::format("rank {} thread {} missed command {}: the leader is at {}",
+                                        rank_, thread_, command_seq_, posted)));
     return false;
   }
   *command = state.command_values[command_seq_ % 2].load(std::memory_order_relaxed);

@@ -3,9 +3,9 @@
 // Units:    ticks inside, microseconds in the file
 // Errors:   kInvalidArgument  the file cannot be written
 // Threads:  one ring a thread; the writer runs while no thread records
-// Capture:  the constructor and WriteChromeTrace: Prepare; Record: Run (no allocation; the oldest span is overwritten)
-// Cost:     Record stores 24 bytes
-// Source:   Chrome's Trace Event Format, "X" (complete) events
+// Capture:  the constructor and WriteChromeTrace: Prepare; Record: Run (no allocation; the oldest
+// span is overwritten) Cost:     Record stores 24 bytes Source:   Chrome's Trace Event Format, "X"
+// (complete) events
 #pragma once
 
 #include <cstddef>

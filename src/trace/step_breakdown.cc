@@ -6,15 +6,24 @@ namespace lockstep::trace {
 
 const char* OwnerName(Owner owner) {
   switch (owner) {
-    case Owner::kSchedule: return "schedule";
-    case Owner::kDraft: return "draft";
-    case Owner::kAttention: return "attention";
-    case Owner::kMatmul: return "matmul";
-    case Owner::kAllReduceWait: return "allreduce_wait";
-    case Owner::kAllReduceMove: return "allreduce_move";
-    case Owner::kSample: return "sample";
-    case Owner::kHostGap: return "host_gap";
-    case Owner::kOther: return "other";
+    case Owner::kSchedule:
+      return "schedule";
+    case Owner::kDraft:
+      return "draft";
+    case Owner::kAttention:
+      return "attention";
+    case Owner::kMatmul:
+      return "matmul";
+    case Owner::kAllReduceWait:
+      return "allreduce_wait";
+    case Owner::kAllReduceMove:
+      return "allreduce_move";
+    case Owner::kSample:
+      return "sample";
+    case Owner::kHostGap:
+      return "host_gap";
+    case Owner::kOther:
+      return "other";
   }
   return "?";
 }

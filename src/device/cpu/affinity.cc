@@ -48,7 +48,8 @@ Status PinThread(const std::vector<int>& cpus) {
   const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
   CPU_ZERO_S(bytes, set.get());
   for (int cpu : cpus) {
-    if (cpu < 0 || cpu >= kMaxCpus) return InvalidArgument(fmt::format("cannot pin to CPU {}", cpu));
+    if (cpu < 0 || cpu >= kMaxCpus)
+      return InvalidArgument(fmt::format("cannot pin to CPU {}", cpu));
     CPU_SET_S(cpu, bytes, set.get());
   }
   if (sched_setaffinity(0, bytes, set.get()) != 0) {
@@ -58,6 +59,8 @@ Status PinThread(const std::vector<int>& cpus) {
   return OkStatus();
 }
 
-Status PinThread(int cpu) { return PinThread(std::vector<int>{cpu}); }
+Status PinThread(int cpu) {
+  return PinThread(std::vector<int>{cpu});
+}
 
 }  // namespace lockstep::device::cpu

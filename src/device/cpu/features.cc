@@ -23,7 +23,9 @@ Leaf CpuId(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-bool Bit(unsigned word, int bit) { return (word >> bit) & 1; }
+bool Bit(unsigned word, int bit) {
+  return (word >> bit) & 1;
+}
 
 // Which register sets the system saves on a context switch.
 uint64_t SavedState() {
@@ -52,9 +54,9 @@ CpuFeatures Detect() {
   constexpr int kOsxsaveBit = 27;
   if (!Bit(one.ecx, kOsxsaveBit)) return f;  // xgetbv itself would fault
   const uint64_t saved = SavedState();
-  constexpr uint64_t kYmm = 0x6;           // xmm, ymm
-  constexpr uint64_t kZmm = kYmm | 0xe0;   // and opmask, zmm 0-15 upper halves, zmm 16-31
-  constexpr uint64_t kTiles = 0x60000;     // tile configuration and data
+  constexpr uint64_t kYmm = 0x6;          // xmm, ymm
+  constexpr uint64_t kZmm = kYmm | 0xe0;  // and opmask, zmm 0-15 upper halves, zmm 16-31
+  constexpr uint64_t kTiles = 0x60000;    // tile configuration and data
   const Leaf seven = CpuId(7, 0);
   const Leaf seven_one = seven.eax >= 1 ? CpuId(7, 1) : Leaf{};
   if ((saved & kYmm) == kYmm) {
@@ -76,7 +78,9 @@ CpuFeatures Detect() {
 
 #else
 
-CpuFeatures Detect() { return {}; }
+CpuFeatures Detect() {
+  return {};
+}
 
 #endif
 
@@ -109,9 +113,12 @@ const CpuFeatures& Features() {
 
 const char* CpuIsaName(CpuIsa isa) {
   switch (isa) {
-    case CpuIsa::kGeneric: return "generic";
-    case CpuIsa::kAvx2: return "avx2";
-    case CpuIsa::kAvx512: return "avx512";
+    case CpuIsa::kGeneric:
+      return "generic";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
   }
   return "?";
 }
@@ -119,8 +126,10 @@ const char* CpuIsaName(CpuIsa isa) {
 bool Supports(const CpuFeatures& f, CpuIsa isa) {
   const bool avx2 = f.avx2 && f.fma && f.f16c;
   switch (isa) {
-    case CpuIsa::kGeneric: return true;
-    case CpuIsa::kAvx2: return avx2;
+    case CpuIsa::kGeneric:
+      return true;
+    case CpuIsa::kAvx2:
+      return avx2;
     case CpuIsa::kAvx512:
       return avx2 && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq && f.avx512_vnni;
   }
@@ -138,11 +147,13 @@ Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
-    return Unsupported(fmt::format("instruction set \"{}\": this machine has {}", text,
-                                   features.ToString().empty() ? "generic only" : features.ToString()));
+    return Unsupported(
+        fmt::format("instruction set \"{}\": this machine has {}", text,
+                    features.ToString().empty() ? "generic only" : features.ToString()));
   }
-  return InvalidArgument(fmt::format("instruction set \"{}\": generic, avx2 or avx512; this machine's best is {}",
-                                     text, CpuIsaName(BestIsa(features))));
+  return InvalidArgument(
+      fmt::format("instruction set \"{}\": generic, avx2 or avx512; this machine's best is {}",
+                  text, CpuIsaName(BestIsa(features))));
 }
 
 }  // namespace lockstep::device::cpu

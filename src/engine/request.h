@@ -1,0 +1,79 @@
+// What a caller asks of the engine, and what it gets.
+//
+// Shapes:   token ids; see each field
+// Units:    seconds; tokens
+// Threads:  values
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/finish.h"
+#include "step/accept_walk.h"
+#include "step/sampling_params.h"
+
+namespace lockstep::engine {
+
+enum class Drafter : uint8_t { kNone, kNgram, kWrong, kOracle, kRandom };
+
+// "none", "ngram"; the last three are for benches only.
+const char* DrafterName(Drafter drafter);
+Result<Drafter> ParseDrafter(const std::string& text, bool bench);
+
+// How many draft rows a round may have. kAuto: as many as the drafter thinks likely, and none while drafting loses.
+// A fixed shape drafts every round.
+struct DraftShape {
+  enum class Kind : uint8_t { kAuto, kChain, kTree };
+  Kind kind = Kind::kAuto;
+  int num_nodes = 0;  // of a fixed shape
+};
+
+// "auto", "chain:4", "tree:8".
+Result<DraftShape> ParseDraftShape(const std::string& text);
+
+struct Request {
+  std::vector<int32_t> prompt;
+  step::SamplingParams sampling;
+  int64_t max_tokens = -1;  // -1: to the end of the context
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;
+  Drafter drafter = Drafter::kNone;
+  DraftShape shape;
+  std::vector<int32_t> truth;  // for kOracle and kWrong: the output that plain decoding gave
+  // Called with each piece of text as it becomes certain; may be null.
+  std::function<void(const std::string&)> on_text;
+};
+
+// What decoding cost and what drafting brought; the time begins after the first token.
+struct DecodeStats {
+  double time_to_first_token_secs = 0;
+  double decode_secs = 0;
+  int64_t plain_steps = 0;          // steps of one row
+  double plain_secs = 0;            // in them
+  int64_t rounds = 0;               // rounds with draft rows
+  int64_t tokens_of_rounds = 0;     // that they emitted
+  double verify_secs = 0;           // their steps
+  double draft_secs = 0;            // proposing, misses included
+  int64_t draft_rows = 0;
+  int64_t accepted_rows = 0;
+  struct WidthCount {
+    int64_t accepted = 0, rejected = 0;
+  };
+  std::array<WidthCount, step::kMaxTreeRows + 1> by_width{};  // draft rows by the width of their round
+
+  double accept_length() const { return rounds == 0 ? 1.0 : double(tokens_of_rounds) / double(rounds); }
+};
+
+struct Response {
+  std::vector<int32_t> token_ids;  // an end-of-text token included
+  std::string text;
+  std::string finish_reason;  // "stop", "length", "interrupted"
+  int64_t prompt_tokens = 0;
+  DecodeStats stats;
+};
+
+}  // namespace lockstep::engine
