@@ -16,7 +16,7 @@ import sys
 
 import hf_oracle
 import tokenizer_strings as strings
-from tokenizers import pre_tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # From public bug reports: runs of newlines and spaces, digits, symbols, case folding, control tokens typed by a user.
@@ -70,12 +70,16 @@ def main():
         cases = []
         for parse_special in (False, True):
             full = hf_oracle.build(spec, parse_special)
+            full.decoder = decoders.ByteLevel()
             small = hf_oracle.build(whole_of(part), parse_special)
             for text in chosen:
                 ids = full.encode(text, add_special_tokens=False).ids
                 assert ids == small.encode(text, add_special_tokens=False).ids, text
                 if not parse_special or "<|" in text:
                     cases.append({"text": text, "parse_special": parse_special, "ids": ids})
+                    decoded = full.decode(ids, skip_special_tokens=False)
+                    if decoded != text:  # a byte without a token is left out
+                        cases[-1]["decoded"] = decoded
         out = os.path.join(HERE, "..", "tests", "golden", f"tokenizer_{spec['pre']}.json")
         with open(out, "w") as file:
             # One case a line, so that a change shows as lines.

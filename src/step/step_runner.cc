@@ -11,7 +11,7 @@
 #include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
 #include "step/member_step.h"
-#include "topology/machine.h"
+#include "topology/placement.h"
 
 namespace lockstep::step {
 namespace {
@@ -80,8 +80,8 @@ Status StepRunner::Impl::BuildRank(int rank) {
 }
 
 Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member) {
-  const int cpu = placement.CpuOf(member.rank(), member.thread());
-  if (cpu >= 0) {
+  if (!placement.oversubscribed) {
+    const int cpu = placement.cpus[static_cast<size_t>(member.rank())][static_cast<size_t>(member.thread())];
     // A refused pin costs speed, never results.
     if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
   }
@@ -183,6 +183,7 @@ int32_t* StepRunner::page_table(int sequence) {
   return impl_->layout.Pages(impl_->shared) + sequence * impl_->layout.pages_per_sequence;
 }
 int StepRunner::num_pages() const { return impl_->options.num_sequences * impl_->layout.pages_per_sequence; }
+uint64_t StepRunner::num_steps() const { return impl_->num_steps; }
 int StepRunner::pages_per_sequence() const { return impl_->layout.pages_per_sequence; }
 
 Status StepRunner::Run() {

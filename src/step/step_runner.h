@@ -58,6 +58,7 @@ class StepRunner {
   int32_t* page_table(int sequence);
   int num_pages() const;
   int pages_per_sequence() const;
+  uint64_t num_steps() const;
 
   Status Run();
   const StepOutput& output() const;

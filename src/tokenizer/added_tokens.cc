@@ -6,7 +6,9 @@
 
 namespace lockstep::tokenizer {
 
-AddedTokens::AddedTokens() { root_.fill(kNone); }
+AddedTokens::AddedTokens() {
+  root_.fill(kNone);
+}
 
 Status AddedTokens::Add(std::string_view text, int32_t id, bool is_control) {
   if (text.empty()) return OkStatus();

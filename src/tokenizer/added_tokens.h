@@ -1,10 +1,10 @@
-// Finds control and user-defined tokens in a text: leftmost first, longest among those that start at one place.
+// Finds control and user-defined tokens in a text: leftmost first, then the longest.
 //
 // Requires: Add before the first Find
 // Errors:   kUnsupported  a token of more than kMaxBytes (it would make the search quadratic)
 // Threads:  Find is const
 // Cost:     text bytes * longest match, mostly one table read a byte
-// Source:   Hugging Face's added vocabulary (leftmost-longest); lstrip, rstrip and single_word have no place in a GGUF
+// Source:   Hugging Face's added vocabulary; lstrip, rstrip, single_word have no place in a GGUF
 #pragma once
 
 #include <array>
@@ -33,8 +33,9 @@ class AddedTokens {
   // An empty text is ignored: it would match everywhere.
   Status Add(std::string_view text, int32_t id, bool is_control);
 
-  // The first match in text[pos..]. Tokens that may not match do not hide others: at one place the longest *allowed* token
-  // wins. allows(begin, end) says whether a control token may stand there; user-defined tokens always may.
+  // The first match in text[pos..]. Tokens that may not match do not hide others: at one place the
+  // longest *allowed* token wins. allows(begin, end) says whether a control token may stand there;
+  // user-defined tokens always may.
   template <typename Allows>
   std::optional<Match> Find(std::string_view text, size_t pos, const Allows& allows) const {
     for (; pos < text.size(); ++pos) {

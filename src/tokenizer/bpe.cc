@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/check.h"
 
@@ -37,23 +38,15 @@ size_t Bpe::SlotOf(uint64_t pair) const {
   return i;
 }
 
-namespace {
-
-// For std::push_heap, which keeps the greatest first: the lowest rank, then the leftmost, is the greatest.
-constexpr auto kLater = [](const auto& a, const auto& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left_idx > b.left_idx;
-};
-
-}  // namespace
-
-void Bpe::Consider(int32_t left_idx, Scratch* s) const {
+// Appends the pair at `left_idx` to the candidates if a merge joins it; restores no heap order.
+bool Bpe::AddCandidate(int32_t left_idx, Scratch* s) const {
   const auto& left = s->symbols_[left_idx];
-  if (left.next_idx < 0) return;
+  if (left.next_idx < 0) return false;
   const Slot& slot = slots_[SlotOf(PairOf(left.id, s->symbols_[left.next_idx].id))];
-  if (slot.pair == kFree) return;
-  s->heap_.push_back({slot.rank, left_idx, slot.result});
-  std::push_heap(s->heap_.begin(), s->heap_.end(), kLater);
+  if (slot.pair == kFree) return false;
+  s->heap_.push_back(uint64_t{slot.rank} << 32 | static_cast<uint32_t>(left_idx));
   ++s->num_candidates_;
+  return true;
 }
 
 void Bpe::Encode(std::string_view word, Scratch* s, std::vector<int32_t>* ids) const {
@@ -69,24 +62,30 @@ void Bpe::Encode(std::string_view word, Scratch* s, std::vector<int32_t>* ids) c
   if (s->symbols_.empty()) return;
   s->symbols_.back().next_idx = -1;
   const auto num_symbols = static_cast<int32_t>(s->symbols_.size());
-  for (int32_t i = 0; i + 1 < num_symbols; ++i) Consider(i, s);
+  for (int32_t i = 0; i + 1 < num_symbols; ++i) AddCandidate(i, s);
+  const std::greater<> least_first;  // std's heaps keep the greatest in front
+  std::make_heap(s->heap_.begin(), s->heap_.end(), least_first);
+  auto consider = [&](int32_t left_idx) {
+    if (AddCandidate(left_idx, s)) std::push_heap(s->heap_.begin(), s->heap_.end(), least_first);
+  };
 
   while (!s->heap_.empty()) {
-    std::pop_heap(s->heap_.begin(), s->heap_.end(), kLater);
-    const auto candidate = s->heap_.back();
+    std::pop_heap(s->heap_.begin(), s->heap_.end(), least_first);
+    const auto rank = static_cast<uint32_t>(s->heap_.back() >> 32);
+    const auto left_idx = static_cast<int32_t>(s->heap_.back() & 0xFFFFFFFF);
     s->heap_.pop_back();
-    auto& left = s->symbols_[candidate.left_idx];
+    auto& left = s->symbols_[left_idx];
     if (left.id < 0 || left.next_idx < 0) continue;
     auto& right = s->symbols_[left.next_idx];
-    // One of the two may have grown since: then the pair is another one, with a candidate of its own.
+    // One of the two may have grown since: this is then another pair, with its own candidate.
     const Slot& slot = slots_[SlotOf(PairOf(left.id, right.id))];
-    if (slot.pair == kFree || slot.result != candidate.result) continue;
-    left.id = candidate.result;
+    if (slot.pair == kFree || slot.rank != rank) continue;
+    left.id = slot.result;
     left.next_idx = right.next_idx;
     right.id = -1;
-    if (left.next_idx >= 0) s->symbols_[left.next_idx].prev_idx = candidate.left_idx;
-    if (left.prev_idx >= 0) Consider(left.prev_idx, s);
-    Consider(candidate.left_idx, s);
+    if (left.next_idx >= 0) s->symbols_[left.next_idx].prev_idx = left_idx;
+    if (left.prev_idx >= 0) consider(left.prev_idx);
+    consider(left_idx);
   }
   for (int32_t i = 0; i >= 0; i = s->symbols_[i].next_idx) ids->push_back(s->symbols_[i].id);
 }

@@ -1,6 +1,6 @@
-// Byte-level BPE: joins the bytes of a word by merge rank, lowest rank first and leftmost among equals.
+// Byte-level BPE: joins the bytes of a word, lowest merge rank first, leftmost among equals.
 //
-// Requires: every id in Bpe::Merge and byte_ids is an index of the vocabulary (vocabulary.cc checks the file)
+// Requires: all ids in merges and byte_ids are ids of the vocabulary (CheckSpec sees to it)
 // Threads:  const after construction; one Scratch a thread
 // Cost:     O(n log n) in the bytes of the word: a heap of candidate pairs over a linked list
 // Source:   the order of Hugging Face's tokenizers (models/bpe/word.rs), so that ids are equal
@@ -25,7 +25,7 @@ class Bpe {
   // Memory that Encode reuses from word to word, and a count of its work for tests.
   class Scratch {
    public:
-    uint64_t num_candidates() const { return num_candidates_; }  // pairs that entered the heap so far
+    uint64_t num_candidates() const { return num_candidates_; }  // pairs that entered the heap
 
    private:
     friend class Bpe;
@@ -34,22 +34,17 @@ class Bpe {
       int32_t prev_idx;
       int32_t next_idx;
     };
-    struct Candidate {
-      uint32_t rank;
-      int32_t left_idx;  // of the left symbol
-      int32_t result;
-    };
     std::vector<Symbol> symbols_;
-    std::vector<Candidate> heap_;
+    std::vector<uint64_t> heap_;  // rank << 32 | index of the left symbol, the least in front
     uint64_t num_candidates_ = 0;
   };
 
-  // byte_ids: the token of each byte, -1 = none. merges: by rank; of equal pairs the last one counts, as in Hugging
-  // Face's map.
+  // byte_ids: the token of each byte, -1 = none. merges: by rank; of equal pairs the last one
+  // counts, as in Hugging Face's map.
   Bpe(const std::array<int32_t, 256>& byte_ids, std::span<const Merge> merges);
 
-  // Appends the ids of `word`. A byte without a token is left out and its neighbours become adjacent, which is what
-  // Hugging Face does without an unk_token. Requires word.size() < 2^31.
+  // Appends the ids of `word`. A byte without a token is left out and its neighbours become
+  // adjacent, which is what Hugging Face does without an unk_token. Requires word.size() < 2^31.
   void Encode(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const;
 
  private:
@@ -61,7 +56,7 @@ class Bpe {
   static constexpr uint64_t kFree = ~uint64_t{0};
 
   size_t SlotOf(uint64_t pair) const;
-  void Consider(int32_t left_idx, Scratch* scratch) const;
+  bool AddCandidate(int32_t left_idx, Scratch* scratch) const;
 
   std::array<int32_t, 256> byte_ids_;
   std::vector<Slot> slots_;  // open addressing, a power of two, at most half full

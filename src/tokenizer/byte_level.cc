@@ -34,7 +34,9 @@ constexpr Tables kTables = MakeTables();
 
 }  // namespace
 
-uint32_t ByteLevelLetter(uint8_t byte) { return kTables.letter[byte]; }
+uint32_t ByteLevelLetter(uint8_t byte) {
+  return kTables.letter[byte];
+}
 
 std::optional<std::string> DecodeByteLevel(std::string_view token) {
   std::string bytes;

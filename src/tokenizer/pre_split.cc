@@ -29,10 +29,12 @@ size_t SkipClass(std::string_view text, size_t pos, CharClass char_class) {
   return pos;
 }
 
-bool IsNewline(char c) { return c == '\r' || c == '\n'; }
+bool IsNewline(char c) {
+  return c == '\r' || c == '\n';
+}
 
-// The length of 's 't 'm 'd 're 've 'll at `pos`, or 0. Folding also takes U+017F (long s): it is the only other
-// character that Unicode folds to one of these letters.
+// The length of 's 't 'm 'd 're 've 'll at `pos`, or 0. Folding also takes U+017F (long s): it is
+// the only other character that Unicode folds to one of these letters.
 size_t ContractionBytes(std::string_view text, size_t pos, bool fold_case) {
   if (text[pos] != '\'') return 0;
   auto letter = [&](size_t i) {
@@ -48,8 +50,8 @@ size_t ContractionBytes(std::string_view text, size_t pos, bool fold_case) {
   return 0;
 }
 
-// \s+(?!\S)|\s+ at a run of spaces: all of it at the end of the text, else all but the last, which the following word
-// may want; a single one alone.
+// \s+(?!\S)|\s+ at a run of spaces: all of it at the end of the text, else all but the last, which
+// the following word may want; a single one alone.
 size_t SpaceEnd(std::string_view text, size_t pos) {
   size_t last = pos, end = pos;
   while (end < text.size() && PatternClass(text, end) == CharClass::kSpace) {
@@ -94,8 +96,7 @@ size_t LlamaEnd(std::string_view text, size_t pos, int max_digits) {
   }
   // \s*[\r\n]+ takes a run of spaces up to its last newline.
   size_t newline_end = pos;
-  for (size_t end = pos;
-       end < text.size() && PatternClass(text, end) == CharClass::kSpace;) {
+  for (size_t end = pos; end < text.size() && PatternClass(text, end) == CharClass::kSpace;) {
     const bool newline = IsNewline(text[end]);
     end = ReadChar(text, end).end;
     if (newline) newline_end = end;
@@ -141,12 +142,16 @@ Result<PreTokenizer> ParsePreTokenizer(std::string_view name) {
 
 void PreSplit(PreTokenizer kind, std::string_view text, std::vector<std::string_view>* words) {
   switch (kind) {
-    case PreTokenizer::kGpt2: return SplitBy(text, Gpt2End, words);
-    case PreTokenizer::kSmolLm: return SplitSmolLm(text, words);
+    case PreTokenizer::kGpt2:
+      return SplitBy(text, Gpt2End, words);
+    case PreTokenizer::kSmolLm:
+      return SplitSmolLm(text, words);
     case PreTokenizer::kLlamaBpe:
-      return SplitBy(text, [](auto t, size_t pos) { return LlamaEnd(t, pos, 3); }, words);
+      return SplitBy(
+          text, [](auto t, size_t pos) { return LlamaEnd(t, pos, 3); }, words);
     case PreTokenizer::kQwen2:
-      return SplitBy(text, [](auto t, size_t pos) { return LlamaEnd(t, pos, 1); }, words);
+      return SplitBy(
+          text, [](auto t, size_t pos) { return LlamaEnd(t, pos, 1); }, words);
   }
 }
 

@@ -69,7 +69,8 @@ TEST(PreSplit, UnknownNameListsTheKnownOnes) {
   ASSERT_FALSE(kind.ok());
   EXPECT_EQ(kind.status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(kind.status().message(),
-            "tokenizer.ggml.pre: \"tekken\" is not supported (supported: gpt-2, llama-bpe, qwen2, smollm)");
+            "tokenizer.ggml.pre: \"tekken\" is not supported (supported: gpt-2, llama-bpe, qwen2, "
+            "smollm)");
 }
 
 }  // namespace

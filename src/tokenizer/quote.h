@@ -8,7 +8,8 @@
 
 namespace lockstep::tokenizer {
 
-// `text` in double quotes: control characters, quotes, backslashes and broken UTF-8 as \xNN, cut after 64 bytes.
+// `text` in double quotes, cut after 64 bytes; control characters, quotes, backslashes and broken
+// UTF-8 as \xNN.
 std::string Quote(std::string_view text);
 
 }  // namespace lockstep::tokenizer

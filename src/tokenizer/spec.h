@@ -1,4 +1,4 @@
-// What a model file says about its tokenizer, unchecked. The reader of a format fills it; Tokenizer::Create judges it.
+// What a model file says about its tokenizer, unchecked: Tokenizer::Create judges it.
 //
 // Threads: a value; no sharing
 // Source:  the GGUF specification, keys tokenizer.ggml.*
@@ -22,19 +22,25 @@ enum class TokenType : int32_t {
 };
 
 struct TokenizerSpec {
-  std::string model;                  // tokenizer.ggml.model: "gpt2" (byte-level BPE)
-  std::string pre;                    // tokenizer.ggml.pre, see pre_split.h
-  std::vector<std::string> tokens;    // [vocab], as in the file
-  std::vector<int32_t> token_types;   // [vocab], or empty = all normal
-  std::vector<std::string> merges;    // "left right", by rank
-  int32_t bos_id = -1;                // -1 = the file names none, here and below
+  std::string model;                 // tokenizer.ggml.model: "gpt2" (byte-level BPE)
+  std::string pre;                   // tokenizer.ggml.pre, see pre_split.h
+  std::vector<std::string> tokens;   // [vocab], as in the file
+  std::vector<int32_t> token_types;  // [vocab], or empty = all normal
+  std::vector<std::string> merges;   // "left right", by rank
+
+  int32_t bos_id = -1;  // -1 = the file names none, here and below
   int32_t eos_id = -1;
-  int32_t unk_id = -1;                // checked, not used: a byte-level text has no unknown part (bpe.h)
-  int32_t eot_id = -1;                // tokenizer.ggml.eot_token_id: ends a turn, so it ends an answer
-  std::vector<int32_t> extra_eos_ids;  // more ids that end an answer (a generation config lists several)
-  bool add_bos = false;               // tokenizer.ggml.add_bos_token
-  bool add_eos = false;               // tokenizer.ggml.add_eos_token
-  std::optional<bool> ignore_merges;  // a word that is a token is not split; default: true iff pre = "llama-bpe"
+  int32_t unk_id = -1;  // checked, not used: a byte-level text has no unknown part (bpe.h)
+  int32_t eot_id = -1;  // tokenizer.ggml.eot_token_id: ends a turn, so it ends an answer
+
+  // More ids that end an answer: a generation config may list several.
+  std::vector<int32_t> extra_eos_ids;
+
+  bool add_bos = false;  // tokenizer.ggml.add_bos_token
+  bool add_eos = false;  // tokenizer.ggml.add_eos_token
+
+  // A word that is a token is not split further. Default: true iff pre is "llama-bpe".
+  std::optional<bool> ignore_merges;
 };
 
 }  // namespace lockstep::tokenizer

@@ -28,7 +28,8 @@ TEST(Tokenizer, ControlTokensOnlyOnRequestUserDefinedOnesAlways) {
 
 TEST(Tokenizer, AnAddedTokenEndsTheTextBeforeIt) {
   const auto t = Make(SmallSpec());
-  EXPECT_EQ(t->Encode("  <s>  ", {.parse_special = true}).value(), (Ids{' ', ' ', kStart, ' ', ' '}));
+  EXPECT_EQ(t->Encode("  <s>  ", {.parse_special = true}).value(),
+            (Ids{' ', ' ', kStart, ' ', ' '}));
   EXPECT_TRUE(t->Encode("").value().empty());
 }
 
@@ -69,7 +70,8 @@ TEST(Tokenizer, ExactlyOneBos) {
   spec.add_bos = true;
   const auto t = Make(spec);
   EXPECT_EQ(t->Encode("hello", {.add_special = true}).value(), (Ids{kStart, kHello}));
-  EXPECT_EQ(t->Encode("<s>hello", {.add_special = true, .parse_special = true}).value(), (Ids{kStart, kHello}));
+  EXPECT_EQ(t->Encode("<s>hello", {.add_special = true, .parse_special = true}).value(),
+            (Ids{kStart, kHello}));
   const TextPart with_bos[] = {{"<s>"}, {"hello", true}};
   EXPECT_EQ(t->EncodeParts(with_bos, true).value(), (Ids{kStart, kHello}));
   const TextPart without_bos[] = {{"hello", true}};
@@ -124,7 +126,9 @@ TEST(Tokenizer, DecodeIsValidUtf8AndSkipsControlTokensOnRequest) {
   EXPECT_EQ(t->Decode(Ids{kStart, kHello, kEnd}), "hello");
   EXPECT_EQ(t->Decode(Ids{kStart, kHello, kEnd}, false), "<s>hello<|im_end|>");
   EXPECT_EQ(t->Decode(Ids{kThink}), "<think>");
-  EXPECT_EQ(t->Decode(Ids{0xC3, 'a', 0xE2, 0x82}), "\uFFFD" "a\uFFFD");
+  EXPECT_EQ(t->Decode(Ids{0xC3, 'a', 0xE2, 0x82}),
+            "\uFFFD"
+            "a\uFFFD");
 }
 
 TEST(Tokenizer, IdsOutsideTheVocabularyAreNothing) {
@@ -136,8 +140,8 @@ TEST(Tokenizer, IdsOutsideTheVocabularyAreNothing) {
   }
 }
 
-// One word, one run of spaces, one line of newlines, one almost-token: each a megabyte. The bound is for a loaded
-// machine; the count of steps is in bpe_test.cc.
+// One word, one run of spaces, one line of newlines, one almost-token: each a megabyte. The bound
+// is for a loaded machine; the count of steps is in bpe_test.cc.
 TEST(Tokenizer, AMegabyteOfOneCharacterIsNoTrap) {
   const auto start = std::chrono::steady_clock::now();
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {

@@ -18,9 +18,8 @@ constexpr ClassRange kRanges[] = {
 };
 
 constexpr CharClass Search(uint32_t code_point) {
-  const auto* range =
-      std::lower_bound(std::begin(kRanges), std::end(kRanges), code_point,
-                       [](const ClassRange& r, uint32_t c) { return r.last < c; });
+  const auto* range = std::lower_bound(std::begin(kRanges), std::end(kRanges), code_point,
+                                       [](const ClassRange& r, uint32_t c) { return r.last < c; });
   if (range == std::end(kRanges) || code_point < range->first) return CharClass::kOther;
   return range->char_class;
 }
@@ -37,7 +36,8 @@ struct Sequence {
   bool truncated = false;  // the prefix is valid and the text ends in it
 };
 
-// The allowed second bytes depend on the first one; that is what excludes overlong forms, surrogates and > U+10FFFF.
+// The allowed second bytes depend on the first one; that is what excludes overlong forms,
+// surrogates and > U+10FFFF.
 Sequence Read(std::string_view text, size_t pos) {
   auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(pos);

@@ -15,10 +15,10 @@ TEST(Unicode, ClassesAreThoseOfUnicode16) {
   EXPECT_EQ(CharClassOf('_'), CharClass::kOther);
   EXPECT_EQ(CharClassOf(0x85), CharClass::kSpace);
   EXPECT_EQ(CharClassOf(0x3000), CharClass::kSpace);
-  EXPECT_EQ(CharClassOf(0x200B), CharClass::kOther);    // zero width space is no White_Space
-  EXPECT_EQ(CharClassOf(0xBD), CharClass::kNumber);     // one half, No
-  EXPECT_EQ(CharClassOf(0x2167), CharClass::kNumber);   // roman eight, Nl
-  EXPECT_EQ(CharClassOf(0x0301), CharClass::kOther);    // combining acute
+  EXPECT_EQ(CharClassOf(0x200B), CharClass::kOther);   // zero width space is no White_Space
+  EXPECT_EQ(CharClassOf(0xBD), CharClass::kNumber);    // one half, No
+  EXPECT_EQ(CharClassOf(0x2167), CharClass::kNumber);  // roman eight, Nl
+  EXPECT_EQ(CharClassOf(0x0301), CharClass::kOther);   // combining acute
   EXPECT_EQ(CharClassOf(0x4E00), CharClass::kLetter);
   EXPECT_EQ(CharClassOf(0x105C0), CharClass::kLetter);  // Todhri, new in Unicode 16
   EXPECT_EQ(CharClassOf(0x1CCF0), CharClass::kNumber);  // outlined digit zero, new in Unicode 16
@@ -39,8 +39,9 @@ TEST(Unicode, EveryCodePointSurvivesUtf8) {
 }
 
 TEST(Unicode, MalformedSequencesAreSingleBytes) {
-  for (const char* text : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xC3"}) {
+  for (const char* text :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xC3"}) {
     const Utf8Char got = DecodeUtf8(text, 0);
     EXPECT_EQ(got.code_point, kInvalidByte) << Quote(text);
     EXPECT_EQ(got.num_bytes, 1u) << Quote(text);
@@ -54,9 +55,12 @@ TEST(Unicode, ReplacementFollowsTheLongestValidPrefix) {
     return text + "|" + std::to_string(bytes.size() - used);
   };
   EXPECT_EQ(repair("a\u00e9\U0001F600"), "a\u00e9\U0001F600|0");
-  EXPECT_EQ(repair("\xF0\x9F\x98" "a"), "\uFFFD" "a|0");         // one prefix, one replacement
-  EXPECT_EQ(repair("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD|0");     // a surrogate is three bad bytes
-  EXPECT_EQ(repair("a\xF0\x9F\x98"), "a|3");                     // more may come
+  EXPECT_EQ(repair("\xF0\x9F\x98"
+                   "a"),
+            "\uFFFD"
+            "a|0");                                           // one prefix, one replacement
+  EXPECT_EQ(repair("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD|0");  // a surrogate is three bad bytes
+  EXPECT_EQ(repair("a\xF0\x9F\x98"), "a|3");                  // more may come
   EXPECT_EQ(repair("\xC3\xC3"), "\uFFFD|1");
 }
 

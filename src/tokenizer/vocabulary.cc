@@ -25,9 +25,8 @@ bool IsPlainText(TokenType type) {
 
 Status CheckId(const char* key, int64_t id, size_t vocab_size) {
   if (id >= 0 && static_cast<uint64_t>(id) < vocab_size) return OkStatus();
-  return CorruptFile(
-      fmt::format("{}: {} is not an id of the {} tokens in tokenizer.ggml.tokens", key, id,
-                  vocab_size));
+  return CorruptFile(fmt::format("{}: {} is not an id of the {} tokens in tokenizer.ggml.tokens",
+                                 key, id, vocab_size));
 }
 
 Status CheckOptionalId(const char* key, int32_t id, size_t vocab_size) {
@@ -105,9 +104,9 @@ Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdO
     const size_t space = text.find(' ');
     if (space == std::string_view::npos || space == 0 || space + 1 == text.size() ||
         text.find(' ', space + 1) != std::string_view::npos) {
-      return CorruptFile(fmt::format(
-          "tokenizer.ggml.merges[{}]: {} is not two tokens with one space between", i,
-          Quote(text)));
+      return CorruptFile(
+          fmt::format("tokenizer.ggml.merges[{}]: {} is not two tokens with one space between", i,
+                      Quote(text)));
     }
     whole.assign(text.substr(0, space));
     whole += text.substr(space + 1);
@@ -165,7 +164,8 @@ Result<Vocabulary> CheckSpec(const TokenizerSpec& spec) {
     const std::string& token = spec.tokens[i];
     auto bytes = IsPlainText(v.types[i]) ? std::nullopt : DecodeByteLevel(token);
     v.from_bytes[i] = bytes.has_value() && !bytes->empty();
-    // A normal token outside the alphabet cannot come from text; if a model says it all the same, show it as it is.
+    // A normal token outside the alphabet cannot come from text; if a model says it all the same,
+    // show it as it is.
     v.pieces[i] = bytes.has_value() ? *std::move(bytes) : token;
     if (v.from_bytes[i] && v.pieces[i].size() == 1) {
       v.byte_ids[static_cast<uint8_t>(v.pieces[i][0])] = static_cast<int32_t>(i);

@@ -1,7 +1,8 @@
-// tokenizer_ids SPEC.json [--parse-special] < TEXTS > IDS: the program that tools/tokenizer_compare.py drives.
+// tokenizer_ids SPEC.json [--parse-special] < TEXTS > IDS: the program that
+// tools/tokenizer_compare.py drives.
 //
-// SPEC.json is a TokenizerSpec (tools/hf_oracle.py writes it). Each line of TEXTS is a JSON string, so that a text may
-// hold newlines; each line of IDS is {"ids": [...], "decoded": "..."}.
+// SPEC.json is a TokenizerSpec (tools/hf_oracle.py writes it). Each line of TEXTS is a JSON string,
+// so that a text may hold newlines; each line of IDS is {"ids": [...], "decoded": "..."}.
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,8 @@ int main(int argc, char** argv) {
     std::cerr << argv[1] << ": " << tokenizer.status().message() << "\n";
     return 3;
   }
-  const EncodeOptions options = {.parse_special = argc > 2 && std::string(argv[2]) == "--parse-special"};
+  const EncodeOptions options = {.parse_special =
+                                     argc > 2 && std::string(argv[2]) == "--parse-special"};
   for (std::string line; std::getline(std::cin, line);) {
     const auto text = nlohmann::json::parse(line).get<std::string>();
     const auto ids = (*tokenizer)->Encode(text, options);
