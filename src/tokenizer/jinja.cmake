@@ -1,5 +1,6 @@
 # Sources and tests of the template engine and the chat templates, for the tokenizer module.
 set(LS_JINJA_SOURCES
+  chat_template.cc
   jinja/content_scan.cc
   jinja/eval_expr.cc
   jinja/evaluator.cc
@@ -18,6 +19,8 @@ set(LS_JINJA_SOURCES
   jinja/text.cc
   jinja/value.cc)
 set(LS_JINJA_TESTS
+  chat_template_test.cc
   jinja/jinja_test.cc
   jinja/limits_test.cc
   jinja/text_test.cc
+  template_golden_test.cc)
