@@ -21,6 +21,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/spec.h"
+#include "tokenizer/text_part.h"
 #include "tokenizer/vocabulary.h"
 
 namespace lockstep::tokenizer {
@@ -28,12 +29,6 @@ namespace lockstep::tokenizer {
 struct EncodeOptions {
   bool add_special = false;    // add BOS and EOS where the file asks for them, see AddSpecial
   bool parse_special = false;  // text that spells a control token becomes that token
-};
-
-// A piece of a prompt: written by the chat template, or by a user.
-struct TextPart {
-  std::string text;
-  bool is_input = false;  // from a user or a tool: nothing in it is ever a control token
 };
 
 class Tokenizer {

@@ -1,0 +1,26 @@
+# Sources and tests of the template engine and the chat templates, for the tokenizer module.
+set(LS_JINJA_SOURCES
+  chat_template.cc
+  jinja/content_scan.cc
+  jinja/eval_expr.cc
+  jinja/evaluator.cc
+  jinja/filters_sequence.cc
+  jinja/filters_string.cc
+  jinja/from_json.cc
+  jinja/globals.cc
+  jinja/lexer.cc
+  jinja/methods.cc
+  jinja/operators.cc
+  jinja/parser.cc
+  jinja/parser_expr.cc
+  jinja/predicates.cc
+  jinja/print.cc
+  jinja/strings.cc
+  jinja/text.cc
+  jinja/value.cc)
+set(LS_JINJA_TESTS
+  chat_template_test.cc
+  jinja/jinja_test.cc
+  jinja/limits_test.cc
+  jinja/text_test.cc
+  template_golden_test.cc)
