@@ -10,8 +10,7 @@ namespace {
 Status CheckIds(const char* field, const std::vector<int32_t>& ids, int vocab) {
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocab)
-      return InvalidArgument(
-          fmt::format("{}[{}]: {} is outside the vocabulary of {}", field, i, ids[i], vocab));
+      return InvalidArgument(fmt::format("{}[{}]: {} is outside the vocabulary of {}", field, i, ids[i], vocab));
   return OkStatus();
 }
 
@@ -37,20 +36,17 @@ Status ValidateFinish(const FinishOptions& options, int vocab) {
   LS_RETURN_IF_ERROR(CheckIds("eos_ids", options.eos_ids, vocab));
   LS_RETURN_IF_ERROR(CheckIds("stop_token_ids", options.stop_token_ids, vocab));
   if (options.stop_strings.size() > kMaxStopStrings)
-    return InvalidArgument(fmt::format("stop: {} entries, at most {} allowed",
-                                       options.stop_strings.size(), kMaxStopStrings));
+    return InvalidArgument(
+        fmt::format("stop: {} entries, at most {} allowed", options.stop_strings.size(), kMaxStopStrings));
   for (size_t i = 0; i < options.stop_strings.size(); ++i) {
     const size_t num_bytes = options.stop_strings[i].size();
     if (num_bytes == 0) return InvalidArgument(fmt::format("stop[{}]: is empty", i));
     if (num_bytes > kMaxStopBytes)
-      return InvalidArgument(
-          fmt::format("stop[{}]: {} bytes, at most {} allowed", i, num_bytes, kMaxStopBytes));
+      return InvalidArgument(fmt::format("stop[{}]: {} bytes, at most {} allowed", i, num_bytes, kMaxStopBytes));
   }
-  if (options.max_tokens < -1)
-    return InvalidArgument(fmt::format("max_tokens: {} is negative", options.max_tokens));
+  if (options.max_tokens < -1) return InvalidArgument(fmt::format("max_tokens: {} is negative", options.max_tokens));
   if (options.context_room < 0)
-    return InvalidArgument(
-        fmt::format("context: the prompt is {} tokens too long", -options.context_room));
+    return InvalidArgument(fmt::format("context: the prompt is {} tokens too long", -options.context_room));
   return OkStatus();
 }
 
@@ -67,8 +63,7 @@ const char* FinishReasonName(FinishReason reason) {
 }
 
 FinishTracker::FinishTracker(FinishOptions options) : options_(std::move(options)) {
-  for (const std::string& stop : options_.stop_strings)
-    patterns_.push_back({stop, Borders(stop), 0});
+  for (const std::string& stop : options_.stop_strings) patterns_.push_back({stop, Borders(stop), 0});
   limit_ = options_.context_room;
   if (options_.max_tokens >= 0) limit_ = std::min(limit_, options_.max_tokens);
   if (limit_ <= 0) Finish(FinishReason::kLength);

@@ -4,21 +4,20 @@
 // first verdict, so they agree on the reason, the tokens counted and the text by construction. At
 // one token, a stop wins over a limit.
 //
-// Rules:
-//   eos, stop id    the token counts as a completion token; its text is not part of the answer
-//   stop string     matched over bytes, across tokens; the text ends before the match. The match
-//   that is complete first
-//                   wins, of several complete at the same byte the longest, so the cut does not
-//                   depend on how the text was split into tokens. The text of the same token after
-//                   the match is dropped.
-//   limit           max_tokens or the context is full: kLength, after that token's text
-//   held-back text  bytes that could be the start of a stop string are released only once they are
-//   not, or at the end
+// An eos or stop id counts as a completion token; its text is not part of the answer.
+//
+// A stop string is matched over bytes, across tokens; the text ends before the match, and what the
+// token holds after it is dropped. The match that is complete first wins, of several complete at
+// the same byte the longest, so the cut does not depend on how the text was split into tokens.
+//
+// A limit (max_tokens, or the context is full) ends the text after that token's text.
+//
+// Bytes that could be the start of a stop string are held back until they are not, or to the end.
 //
 // Units:   tokens; text in bytes (whole UTF-8 characters, if the pieces are whole)
-// Errors:  kInvalidArgument  an id outside the vocabulary, an empty, over-long or surplus stop
-// string: names the entry Threads: one caller an object Cost:    a few operations a byte and stop
-// string, whatever their lengths (Knuth-Morris-Pratt)
+// Errors:  kInvalidArgument  an id outside the vocabulary, an empty, long or surplus stop string
+// Threads: one caller an object
+// Cost:    a few operations a byte and stop string, whatever their lengths (Knuth-Morris-Pratt)
 #pragma once
 
 #include <cstdint>
@@ -42,8 +41,7 @@ struct FinishOptions {
   std::vector<std::string> stop_strings;
   int64_t max_tokens = -1;   // -1: as far as the context goes; 0: nothing is generated
   int64_t context_room = 0;  // positions left after the prompt: no more tokens than this
-  bool ignore_eos = false;   // eos_ids do not end the text (stop_token_ids still do); a client's
-                             // wish, for benchmarks
+  bool ignore_eos = false;   // eos_ids do not end the text (stop_token_ids still do)
 };
 
 Status ValidateFinish(const FinishOptions& options, int vocab);

@@ -21,8 +21,7 @@ struct Outcome {
 
 // The engine's emit loop: rounds of the given sizes (the last repeats), the stream read after each
 // round.
-Outcome Generate(const FinishOptions& options, const Pieces& pieces,
-                 const std::vector<int>& run_sizes) {
+Outcome Generate(const FinishOptions& options, const Pieces& pieces, const std::vector<int>& run_sizes) {
   EXPECT_TRUE(ValidateFinish(options, 100000).ok());
   FinishTracker tracker(options);
   Outcome outcome;
@@ -142,8 +141,7 @@ TEST(Finish, StopStringsThatOverlap) {
   EXPECT_EQ(text({"abab!"}, {{1, "ababab!"}}), "ab|abab!");
   // A stop that begins in the middle of a token, ends in the middle of another and holds multi-byte
   // characters.
-  EXPECT_EQ(text({"\xc3\xa9n\xf0\x9f\x98\x80"},
-                 {{1, "caf\xc3\xa9"}, {2, "n"}, {3, "\xf0\x9f\x98\x80 tail"}}),
+  EXPECT_EQ(text({"\xc3\xa9n\xf0\x9f\x98\x80"}, {{1, "caf\xc3\xa9"}, {2, "n"}, {3, "\xf0\x9f\x98\x80 tail"}}),
             "caf|\xc3\xa9n\xf0\x9f\x98\x80");
   EXPECT_EQ(text({"\xc3\xa9n"}, {{1, "caf\xc3"}, {2, "\xa9"}, {3, "m"}}), "caf\xc3\xa9m|");
 }
@@ -179,12 +177,9 @@ TEST(Finish, BadOptionsAreNamed) {
   };
   using O = FinishOptions;
   EXPECT_EQ(text([](O& o) { o.stop_strings = {"a", ""}; }), "stop[1]: is empty");
-  EXPECT_NE(text([](O& o) { o.stop_strings.assign(17, "a"); }).find("17 entries"),
-            std::string::npos);
-  EXPECT_NE(text([](O& o) { o.stop_strings = {std::string(1025, 'a')}; }).find("1025 bytes"),
-            std::string::npos);
-  EXPECT_NE(text([](O& o) { o.stop_token_ids = {151645}; }).find("stop_token_ids[0]: 151645"),
-            std::string::npos);
+  EXPECT_NE(text([](O& o) { o.stop_strings.assign(17, "a"); }).find("17 entries"), std::string::npos);
+  EXPECT_NE(text([](O& o) { o.stop_strings = {std::string(1025, 'a')}; }).find("1025 bytes"), std::string::npos);
+  EXPECT_NE(text([](O& o) { o.stop_token_ids = {151645}; }).find("stop_token_ids[0]: 151645"), std::string::npos);
   EXPECT_NE(text([](O& o) { o.eos_ids = {1, -1}; }).find("eos_ids[1]: -1"), std::string::npos);
   EXPECT_NE(text([](O& o) { o.max_tokens = -2; }).find("max_tokens: -2"), std::string::npos);
   EXPECT_NE(text([](O& o) { o.context_room = -7; }).find("7 tokens too long"), std::string::npos);
@@ -196,8 +191,7 @@ std::string SlowText(const std::string& text, const std::vector<std::string>& st
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
     for (const std::string& s : stops)
-      if (s.size() <= end && text.compare(end - s.size(), s.size(), s) == 0)
-        longest = std::max(longest, s.size());
+      if (s.size() <= end && text.compare(end - s.size(), s.size(), s) == 0) longest = std::max(longest, s.size());
     if (longest > 0) return text.substr(0, end - longest);
   }
   return text;
@@ -230,8 +224,7 @@ TEST(Finish, EveryPartitionIntoRunsGivesTheSame) {
     // The text against brute force over the tokens that were taken.
     std::string raw;
     for (size_t i = 0; i < plain.tokens.size(); ++i) {
-      const bool by_id =
-          plain.reason == "stop" && plain.matched.empty() && i + 1 == plain.tokens.size();
+      const bool by_id = plain.reason == "stop" && plain.matched.empty() && i + 1 == plain.tokens.size();
       if (!by_id) raw += pieces[i].second;
     }
     ASSERT_EQ(plain.text, SlowText(raw, options.stop_strings));

@@ -22,8 +22,7 @@ int32_t Below(uint32_t word, int count) {
 
 }  // namespace
 
-void OracleProposer::Propose(const ProposeContext& context, step::DraftTree* out,
-                             std::vector<float>* probability) {
+void OracleProposer::Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) {
   Start(context, out, probability);
   const int max_nodes = context.budget.max_nodes;
   const bool siblings = context.budget.shape == ShapeLimit::kTree && vocab_ >= 2;
@@ -41,8 +40,7 @@ void OracleProposer::Propose(const ProposeContext& context, step::DraftTree* out
   }
 }
 
-void WrongProposer::Propose(const ProposeContext& context, step::DraftTree* out,
-                            std::vector<float>* probability) {
+void WrongProposer::Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) {
   Start(context, out, probability);
   const size_t first = context.tokens.size();
   if (vocab_ < 2 || first >= truth_.size()) return;
@@ -61,13 +59,11 @@ void WrongProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   }
 }
 
-void RandomProposer::Propose(const ProposeContext& context, step::DraftTree* out,
-                             std::vector<float>* probability) {
+void RandomProposer::Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) {
   Start(context, out, probability);
   for (int i = 0; i < context.budget.max_nodes; ++i) {
     const step::PhiloxBlock block = step::NoiseBlock(seed_, context.position, i);
-    const int parent =
-        context.budget.shape == ShapeLimit::kChain ? i : Below(block.word[1], out->num_rows());
+    const int parent = context.budget.shape == ShapeLimit::kChain ? i : Below(block.word[1], out->num_rows());
     const int row = out->Add(parent, Below(block.word[0], vocab_));
     probability->push_back((*probability)[out->parents[row]] / static_cast<float>(vocab_));
   }

@@ -19,8 +19,7 @@ class OracleProposer : public Proposer {
 
   const char* name() const override { return "oracle"; }
   void Reset(std::span<const int32_t>) override {}
-  void Propose(const ProposeContext& context, step::DraftTree* out,
-               std::vector<float>* probability) override;
+  void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
   void Observe(std::span<const int32_t>) override {}
 
  private:
@@ -37,8 +36,7 @@ class WrongProposer : public Proposer {
 
   const char* name() const override { return "wrong"; }
   void Reset(std::span<const int32_t>) override {}
-  void Propose(const ProposeContext& context, step::DraftTree* out,
-               std::vector<float>* probability) override;
+  void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
   void Observe(std::span<const int32_t>) override {}
 
  private:
@@ -54,8 +52,7 @@ class RandomProposer : public Proposer {
 
   const char* name() const override { return "random"; }
   void Reset(std::span<const int32_t>) override {}
-  void Propose(const ProposeContext& context, step::DraftTree* out,
-               std::vector<float>* probability) override;
+  void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
   void Observe(std::span<const int32_t>) override {}
 
  private:

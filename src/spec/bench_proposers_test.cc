@@ -18,8 +18,7 @@ std::vector<int32_t> Text(int num_tokens, int vocab) {
 }
 
 // Generates `text` after its first 10 tokens with this proposer; returns rounds, checks each tree.
-int Rounds(Proposer& proposer, const std::vector<int32_t>& text, int vocab, DraftBudget budget,
-           int* num_drafted) {
+int Rounds(Proposer& proposer, const std::vector<int32_t>& text, int vocab, DraftBudget budget, int* num_drafted) {
   size_t committed = 10;
   int rounds = 0;
   *num_drafted = 0;

@@ -28,8 +28,8 @@ inline constexpr int kGateFirstPlain = 2;
 // Rounds let through before the gate may close: one round's acceptance says little (it is 0 or all
 // on a copy).
 inline constexpr int kGateTrialRounds = 4;
-// Drafting must promise this much more than plain: times wobble by about a percent from step to
-// step.
+// Drafting must promise this much more than plain, or noise in two near estimates would flip the
+// gate.
 inline constexpr double kGateMargin = 1.02;
 // Plain steps before the first probe, then twice as many each time up to the last. A probe costs at
 // most a few plain steps, so probing costs a few percent at first and less than half a percent for

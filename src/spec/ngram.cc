@@ -83,8 +83,8 @@ void NgramProposer::Observe(std::span<const int32_t> committed) {
 void NgramProposer::Synchronise(std::span<const int32_t> tokens) {
   const size_t known = tokens_.size();
   const size_t tail = std::min<size_t>(known, kCheckedTail);
-  const bool continues = known <= tokens.size() && std::equal(tokens_.end() - tail, tokens_.end(),
-                                                              tokens.begin() + (known - tail));
+  const bool continues =
+      known <= tokens.size() && std::equal(tokens_.end() - tail, tokens_.end(), tokens.begin() + (known - tail));
   if (continues)
     Observe(tokens.subspan(known));
   else
@@ -114,8 +114,8 @@ void NgramProposer::FindPlaces() {
       const int match = MatchLength(end);
       if (match < n) continue;  // another n-gram with the same hash
       // A place that a longer n has found already; those were at most kMaxPlaces.
-      const bool known = std::any_of(places_.begin(), places_.end(),
-                                     [&](const Place& place) { return place.end == end; });
+      const bool known =
+          std::any_of(places_.begin(), places_.end(), [&](const Place& place) { return place.end == end; });
       if (!known) places_.push_back({end, match});
     }
   }
@@ -150,8 +150,7 @@ void NgramProposer::AddContinuation(const Place& place, int max_depth) {
   }
 }
 
-void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out,
-                           std::vector<float>* probability) {
+void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out, std::vector<float>* probability) {
   // Best-first: the frontier holds the children of chosen nodes. A chain offers only the heaviest
   // child of its end.
   frontier_.clear();
@@ -160,8 +159,7 @@ void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out,
   trie_[0].reach = 1;
   auto offer_children = [&](int node) {
     float total = kEscape;
-    for (int c = trie_[node].first_child; c >= 0; c = trie_[c].next_sibling)
-      total += trie_[c].weight;
+    for (int c = trie_[node].first_child; c >= 0; c = trie_[c].next_sibling) total += trie_[c].weight;
     int heaviest = -1;
     for (int c = trie_[node].first_child; c >= 0; c = trie_[c].next_sibling) {
       trie_[c].reach = trie_[node].reach * (trie_[c].weight / total);
@@ -190,8 +188,7 @@ void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out,
   }
 }
 
-void NgramProposer::Propose(const ProposeContext& context, step::DraftTree* out,
-                            std::vector<float>* probability) {
+void NgramProposer::Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) {
   LS_CHECK(!context.tokens.empty());
   LS_CHECK(context.budget.max_nodes >= 0 && context.budget.max_nodes <= step::kMaxTreeNodes);
   out->Reset(context.tokens.back());

@@ -9,11 +9,10 @@
 // Units:   tokens
 // Threads: one caller an object
 // Order:   longer match first, then the more recent; nodes by probability of being reached, then in
-// that order. Pure
-//          integers and fixed-order fp32, so that all ranks propose the same tree.
+//          that order. Integers and fixed-order fp32, so that all ranks propose the same tree.
 // Cost:    O(1) amortised a token to learn; a proposal at most kMaxPlaces matches of kMaxMatch
-// tokens Source:  prompt lookup (Saxena 2023) and suffix decoding; the escape weight as in PPM
-// (Cleary and Witten 1984)
+// Source:  prompt lookup (Saxena 2023), suffix decoding; escape weight as in PPM (Cleary and Witten
+//          1984)
 #pragma once
 
 #include <cstdint>
@@ -40,8 +39,8 @@ inline constexpr int kMaxDepth = 64;
 // Weight of "something new follows", against a match that weighs its length: a match of 2 is
 // trusted 2 in 3, of 32 32 in 33. A prior, which the acceptance measured by the caller corrects.
 inline constexpr float kEscape = 1.0f;
-// A node less likely than this is not proposed: a row costs more than a fiftieth of a step on every
-// machine measured so far, so it cannot pay.
+// A node less likely than this is not proposed: it would lose even where a row costs a fiftieth of
+// a step only. A floor for the estimate; what a row really costs is the caller's to know.
 inline constexpr float kMinReach = 0.02f;
 
 class NgramProposer : public Proposer {
@@ -53,8 +52,7 @@ class NgramProposer : public Proposer {
   void Reset(std::span<const int32_t> prompt) override;
   // Also learns what context.tokens holds beyond what was observed, and starts afresh if it holds
   // something else.
-  void Propose(const ProposeContext& context, step::DraftTree* out,
-               std::vector<float>* probability) override;
+  void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
   void Observe(std::span<const int32_t> committed) override;
 
   int num_tokens() const { return static_cast<int>(tokens_.size()); }

@@ -41,8 +41,7 @@ Proposal Ask(NgramProposer& proposer, const Ints& tokens, int max_nodes, ShapeLi
 TEST(Ngram, AMatchIsContinuedAndAMissCostsNoRow) {
   NgramProposer proposer(100);
   proposer.Reset(Ints{1, 2, 3, 4, 5, 6, 1, 2});
-  EXPECT_EQ(Ask(proposer, {1, 2, 3, 4, 5, 6, 1, 2}, 3, ShapeLimit::kChain).tokens(),
-            (Ints{3, 4, 5}));
+  EXPECT_EQ(Ask(proposer, {1, 2, 3, 4, 5, 6, 1, 2}, 3, ShapeLimit::kChain).tokens(), (Ints{3, 4, 5}));
   proposer.Reset(Ints{1, 2, 3, 4, 5, 6, 2, 1});
   EXPECT_EQ(Ask(proposer, {1, 2, 3, 4, 5, 6, 2, 1}, 8, ShapeLimit::kTree).tree.num_nodes, 0);
   // One token alone is no match, nor is an empty budget a proposal.
@@ -52,8 +51,7 @@ TEST(Ngram, AMatchIsContinuedAndAMissCostsNoRow) {
 
 TEST(Ngram, APeriodicTextIsContinuedPastItsEnd) {
   NgramProposer proposer(100);
-  EXPECT_EQ(Ask(proposer, {1, 2, 3, 1, 2, 3, 1, 2, 3}, 7, ShapeLimit::kChain).tokens(),
-            (Ints{1, 2, 3, 1, 2, 3, 1}));
+  EXPECT_EQ(Ask(proposer, {1, 2, 3, 1, 2, 3, 1, 2, 3}, 7, ShapeLimit::kChain).tokens(), (Ints{1, 2, 3, 1, 2, 3, 1}));
   EXPECT_EQ(Ask(proposer, {9, 9, 9, 9}, 5, ShapeLimit::kChain).tokens(), (Ints{9, 9, 9, 9, 9}));
 }
 

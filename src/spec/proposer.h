@@ -5,9 +5,9 @@
 //
 // Shapes:   a tree of at most max_nodes nodes, or a chain; probability [1 + num_nodes] by row
 // Units:    tokens
-// Requires: calls of one request in order: Reset, then Propose and Observe by turns; Propose may be
-// left out Threads:  one caller an object; one object a request Capture:  no (drafters that run a
-// model have a ladder of their own)
+// Requires: of one request, in order: Reset, then Propose (may be left out) and Observe by turns
+// Threads:  one caller an object; one object a request
+// Capture:  no (drafters that run a model have a ladder of their own)
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,7 @@ class Proposer {
   // Fills `out`, its root row included, and the estimated chance of each row to be reached:
   // probability[0] = 1, a child's at most its parent's. Nothing to say: no nodes. Requires: tokens
   // not empty; max_nodes within its range.
-  virtual void Propose(const ProposeContext& context, step::DraftTree* out,
-                       std::vector<float>* probability) = 0;
+  virtual void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) = 0;
 
   // The tokens that a round or a plain step committed, in order.
   virtual void Observe(std::span<const int32_t> committed) = 0;

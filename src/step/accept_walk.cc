@@ -48,18 +48,16 @@ bool DraftTree::IsChain() const {
 
 Status ValidateTree(const DraftTree& tree, int vocab) {
   if (tree.num_nodes < 0 || tree.num_nodes > kMaxTreeNodes)
-    return InvalidArgument(
-        fmt::format("draft tree: {} nodes, 0 to {} allowed", tree.num_nodes, kMaxTreeNodes));
+    return InvalidArgument(fmt::format("draft tree: {} nodes, 0 to {} allowed", tree.num_nodes, kMaxTreeNodes));
   if (tree.parents[0] != -1)
-    return InvalidArgument(
-        fmt::format("draft tree: row 0 has parent {}, the root has none (-1)", tree.parents[0]));
+    return InvalidArgument(fmt::format("draft tree: row 0 has parent {}, the root has none (-1)", tree.parents[0]));
   for (int row = 0; row < tree.num_rows(); ++row) {
     if (row > 0 && (tree.parents[row] < 0 || tree.parents[row] >= row))
-      return InvalidArgument(fmt::format(
-          "draft tree: row {} has parent {}, which is no earlier row", row, tree.parents[row]));
+      return InvalidArgument(
+          fmt::format("draft tree: row {} has parent {}, which is no earlier row", row, tree.parents[row]));
     if (tree.tokens[row] < 0 || tree.tokens[row] >= vocab)
-      return InvalidArgument(fmt::format("draft tree: row {} has token {}, the vocabulary has {}",
-                                         row, tree.tokens[row], vocab));
+      return InvalidArgument(
+          fmt::format("draft tree: row {} has token {}, the vocabulary has {}", row, tree.tokens[row], vocab));
   }
   return OkStatus();
 }

@@ -1,5 +1,4 @@
-// The draft tree, and the walk that turns the target's samples at its rows into the tokens of a
-// round.
+// The draft tree, and the walk that turns the target's samples at its rows into a round's tokens.
 //
 // Row 0 is the last committed token; rows 1 .. num_nodes are draft tokens, a parent before its
 // children. The target is sampled at every row with that position's own noise. The walk emits the
@@ -8,8 +7,8 @@
 // emits and never which. A round emits at least one.
 //
 // Shapes:  parents, tokens, sampled [1 + num_nodes], by row
-// Errors:  kInvalidArgument  too many rows, a parent that is not an earlier row, a token outside
-// the vocabulary Threads: values without pointers, so they may lie in memory that ranks share
+// Errors:  kInvalidArgument  too many rows, a parent that is no earlier row, an unknown token
+// Threads: values without pointers, so they may lie in memory that ranks share
 // Capture: Walk and the compaction list: no allocation
 // Source:  the coupling of docs/speculation.md: sample the target, follow the child that agrees
 #pragma once
@@ -34,8 +33,7 @@ struct DraftTree {
   int num_rows() const { return num_nodes + 1; }
   // Leaves the root row alone.
   void Reset(int32_t root_token);
-  // Appends a node and returns its row. Requires: num_nodes < kMaxTreeNodes, 0 <= parent_row <
-  // num_rows().
+  // Appends a node and returns its row. Requires: room, and 0 <= parent_row < num_rows().
   int Add(int parent_row, int32_t token);
   // The row of parent_row's first child that holds `token`, or -1.
   int FindChild(int parent_row, int32_t token) const;
@@ -59,11 +57,9 @@ struct KvMove {
 };
 
 struct WalkResult {
-  int32_t num_emitted = 0;  // tokens of the round; 0 only if row 0 failed
-  int32_t failed_row =
-      -1;  // a row on the path without a sample (non-finite logits), where the walk ended
-  int32_t
-      rows[kMaxTreeRows];  // [num_emitted] the accepted path: rows[0] = 0, then accepted draft rows
+  int32_t num_emitted = 0;       // tokens of the round; 0 only if row 0 failed
+  int32_t failed_row = -1;       // where the walk ended for want of a sample (non-finite logits)
+  int32_t rows[kMaxTreeRows];    // [num_emitted] the path: rows[0] = 0, then accepted draft rows
   int32_t tokens[kMaxTreeRows];  // [num_emitted] tokens[i] is the target's sample at rows[i]
 
   // Draft tokens that the target agreed with: all emitted ones but the last, which no row holds.

@@ -106,12 +106,9 @@ TEST(AcceptWalk, InvalidTreesAreNamed) {
   EXPECT_NE(text([](DraftTree& t) { t.num_nodes = 256; }).find("256 nodes"), std::string::npos);
   EXPECT_NE(text([](DraftTree& t) { t.num_nodes = -1; }).find("-1 nodes"), std::string::npos);
   EXPECT_NE(text([](DraftTree& t) { t.parents[0] = 0; }).find("row 0"), std::string::npos);
-  EXPECT_NE(text([](DraftTree& t) { t.parents[2] = 2; }).find("row 2 has parent 2"),
-            std::string::npos);
-  EXPECT_NE(text([](DraftTree& t) { t.parents[1] = -1; }).find("row 1 has parent -1"),
-            std::string::npos);
-  EXPECT_NE(text([](DraftTree& t) { t.parents[1] = 2; }).find("row 1 has parent 2"),
-            std::string::npos);
+  EXPECT_NE(text([](DraftTree& t) { t.parents[2] = 2; }).find("row 2 has parent 2"), std::string::npos);
+  EXPECT_NE(text([](DraftTree& t) { t.parents[1] = -1; }).find("row 1 has parent -1"), std::string::npos);
+  EXPECT_NE(text([](DraftTree& t) { t.parents[1] = 2; }).find("row 1 has parent 2"), std::string::npos);
   EXPECT_NE(text([](DraftTree& t) { t.tokens[2] = 10; }).find("token 10"), std::string::npos);
   EXPECT_NE(text([](DraftTree& t) { t.tokens[2] = -1; }).find("token -1"), std::string::npos);
 }
@@ -119,8 +116,7 @@ TEST(AcceptWalk, InvalidTreesAreNamed) {
 // A target without a model: the next token is a hash of all tokens before.
 int32_t Target(const std::vector<int32_t>& context, int alphabet) {
   uint64_t h = 88172645463325252ull;
-  for (int32_t t : context)
-    h = (h ^ static_cast<uint64_t>(t + 1)) * 0x9E3779B97F4A7C15ull + (h >> 29);
+  for (int32_t t : context) h = (h ^ static_cast<uint64_t>(t + 1)) * 0x9E3779B97F4A7C15ull + (h >> 29);
   return static_cast<int32_t>((h >> 33) % alphabet);
 }
 
@@ -135,15 +131,13 @@ TEST(AcceptWalk, RandomTreesAgreeWithPlainDecoding) {
     const int num_rows = 1 + rng() % (trial % 100 == 0 ? kMaxTreeRows : 24);
     DraftTree tree;
     tree.Reset(rng() % alphabet);
-    for (int row = 1; row < num_rows; ++row)
-      tree.Add(trial % 3 == 0 ? row - 1 : rng() % row, rng() % alphabet);
+    for (int row = 1; row < num_rows; ++row) tree.Add(trial % 3 == 0 ? row - 1 : rng() % row, rng() % alphabet);
     ASSERT_TRUE(ValidateTree(tree, alphabet).ok());
     std::vector<int32_t> committed(1 + rng() % 5);
     for (int32_t& t : committed) t = rng() % alphabet;
     committed.push_back(tree.tokens[0]);
 
-    std::vector<std::vector<int32_t>> paths(
-        num_rows);  // the tokens of each row's path, by another route than Depth
+    std::vector<std::vector<int32_t>> paths(num_rows);  // the tokens of each row's path, by another route than Depth
     std::vector<int32_t> sampled(num_rows);
     for (int row = 0; row < num_rows; ++row) {
       if (row > 0) paths[row] = paths[tree.parents[row]], paths[row].push_back(tree.tokens[row]);
@@ -172,12 +166,10 @@ TEST(AcceptWalk, RandomTreesAgreeWithPlainDecoding) {
       if (row > 0) {
         hidden[row] = hidden[tree.parents[row]];
         for (int other = 1; other < row; ++other)
-          if (tree.parents[other] == tree.parents[row] && tree.tokens[other] == tree.tokens[row])
-            hidden[row] = true;
+          if (tree.parents[other] == tree.parents[row] && tree.tokens[other] == tree.tokens[row]) hidden[row] = true;
       }
       const auto& path = paths[row];
-      if (!hidden[row] && path.size() <= tokens.size() &&
-          std::equal(path.begin(), path.end(), tokens.begin()))
+      if (!hidden[row] && path.size() <= tokens.size() && std::equal(path.begin(), path.end(), tokens.begin()))
         deepest = std::max(deepest, path.size());
     }
     ASSERT_EQ(deepest, tokens.size() - 1);
@@ -206,8 +198,7 @@ TEST(AcceptWalk, SampledTextIsTheSameWithAnyDrafts) {
   const int vocab = 6;
   auto logits_of = [&](int32_t last, int64_t position) {
     std::vector<float> logits(vocab);
-    for (int v = 0; v < vocab; ++v)
-      logits[v] = static_cast<float>((last * 7 + v * 5 + position * 3) % 11) * 0.3f;
+    for (int v = 0; v < vocab; ++v) logits[v] = static_cast<float>((last * 7 + v * 5 + position * 3) % 11) * 0.3f;
     return logits;
   };
   std::mt19937 rng(4);
@@ -228,8 +219,7 @@ TEST(AcceptWalk, SampledTextIsTheSameWithAnyDrafts) {
         DraftTree tree;
         tree.Reset(output.empty() ? prompt.back() : output.back());
         if (draft)
-          for (int i = 0, n = rng() % 16; i < n; ++i)
-            tree.Add(rng() % tree.num_rows(), rng() % vocab);
+          for (int i = 0, n = rng() % 16; i < n; ++i) tree.Add(rng() % tree.num_rows(), rng() % vocab);
         std::vector<int32_t> sampled(tree.num_rows());
         for (int row = 0; row < tree.num_rows(); ++row) {
           int32_t path[kMaxTreeRows];

@@ -1,5 +1,8 @@
 #include "step/noise.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "kernels/ref/elementary.h"
 
 namespace lockstep::step {
@@ -30,8 +33,7 @@ PhiloxBlock Philox4x32(const PhiloxBlock& counter, uint64_t key) {
 }
 
 PhiloxBlock NoiseBlock(uint64_t seed, int64_t position, int32_t block_idx) {
-  return Philox4x32({{static_cast<uint32_t>(position), static_cast<uint32_t>(block_idx), 0u, 0u}},
-                    seed);
+  return Philox4x32({{static_cast<uint32_t>(position), static_cast<uint32_t>(block_idx), 0u, 0u}}, seed);
 }
 
 float UniformFromWord(uint32_t word) {
@@ -40,6 +42,11 @@ float UniformFromWord(uint32_t word) {
 
 float GumbelFromWord(uint32_t word) {
   return -kernels::ref::Log(-kernels::ref::Log(UniformFromWord(word)));
+}
+
+float GumbelBound(uint32_t word) {
+  const int num_ones = std::min(std::countl_one(word), 23);
+  return static_cast<float>(num_ones + 1) * 0.69316f;  // ln 2 = 0.693147..., rounded up
 }
 
 float Gumbel(uint64_t seed, int64_t position, int32_t token) {

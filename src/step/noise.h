@@ -1,17 +1,15 @@
-// The noise of sampling: one standard Gumbel value for each (seed, position, token), from a
-// counter-based generator.
+// The noise of sampling: one standard Gumbel value for each (seed, position, token).
 //
-// A value depends on nothing but its three names. That is what lets a draft row, a verify row and a
-// plain step draw the same token: none of them advances a state that the others would have to
-// replay.
+// The generator is counter-based: a value depends on nothing but its three names. That is what lets
+// a draft row, a verify row and a plain step draw the same token: none of them advances a state
+// that the others would have to replay.
 //
 // Shapes:  one value, or the four values of tokens 4b .. 4b+3 that share a Philox block
 // Units:   position in tokens from the start of the prompt; token an id below the vocabulary
 // Capture: pure functions
 // Order:   the operations as written, in fp32, through kernels/ref/elementary.h
-// Source:  Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
-// Gumbel-max: the
-//          argmax of z + G follows softmax(z).
+// Source:  Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011);
+//          Gumbel-max: the argmax of z + G follows softmax(z)
 #pragma once
 
 #include <cstdint>
@@ -35,6 +33,11 @@ float UniformFromWord(uint32_t word);
 
 // -Log(-Log(u)).
 float GumbelFromWord(uint32_t word);
+
+// A value that GumbelFromWord(word) does not exceed, without a logarithm. With L leading ones in
+// the top 23 bits, 1 - u >= 2^-(L+1); and -log u > 1 - u, so G < (L+1) ln 2. noise_test.cc confirms
+// it for all 2^23 values as computed in fp32.
+float GumbelBound(uint32_t word);
 
 // G(seed, position, token) of docs/numerics.md.
 float Gumbel(uint64_t seed, int64_t position, int32_t token);

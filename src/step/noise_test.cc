@@ -45,6 +45,8 @@ TEST(Noise, EveryValueIsWithinTheBoundsAndNearADoubleVersion) {
   int64_t falls = 0;
   for (uint32_t k = 0; k < (1u << 23); ++k) {
     float g = GumbelFromWord(k << 9);
+    ASSERT_LE(g, GumbelBound(k << 9)) << k;
+    ASSERT_LE(g, GumbelBound(k << 9 | 0x1ff)) << k;
     most = std::max(most, g);
     least = std::min(least, g);
     sum += g;

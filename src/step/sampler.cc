@@ -28,8 +28,8 @@ uint64_t FixedWeight(float z_minus_max) {
 // The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with
 // share in 2^-32. Integers only, so that every rank and every device finds the same cut.
 uint64_t ShareOf(uint64_t total, float share) {
-  const uint64_t fixed_share = std::max<uint64_t>(
-      1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
+  const uint64_t fixed_share =
+      std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
   const uint64_t low = (total & 0xffffffffu) * fixed_share;  // below 2^32 * (2^32 + 1): fits
   const uint64_t high = (total >> 32) * fixed_share;
   return high + (low >> 32) + ((low & 0xffffffffu) != 0);
@@ -108,8 +108,7 @@ void Sampler::ApplyPenalties(const SampleRequest& r) {
 
 const float* Sampler::Adjust(const SampleRequest& r) {
   const SamplingSpec& spec = *r.spec;
-  const bool penalties =
-      spec.repetition_penalty != 1 || spec.presence_penalty != 0 || spec.frequency_penalty != 0;
+  const bool penalties = spec.repetition_penalty != 1 || spec.presence_penalty != 0 || spec.frequency_penalty != 0;
   if (!penalties && spec.num_logit_bias == 0) return r.logits;
   std::copy(r.logits, r.logits + r.vocab, work_.begin());
   if (penalties) ApplyPenalties(r);
@@ -148,8 +147,7 @@ int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
   for (int batch = kFirstNucleus; begin < num_heavy; batch *= 4) {
     const int end = std::min(num_heavy - begin, batch) + begin;
     if (end < num_heavy)
-      std::nth_element(index_.begin() + begin, index_.begin() + end, index_.begin() + num_heavy,
-                       before);
+      std::nth_element(index_.begin() + begin, index_.begin() + end, index_.begin() + num_heavy, before);
     std::sort(index_.begin() + begin, index_.begin() + end, before);
     for (; begin < end; ++begin) {
       sum += weight_[index_[begin]];
@@ -164,17 +162,14 @@ int Sampler::Filter(const SamplingSpec& spec, int vocab, float z_max) {
   for (int32_t v = 0; v < vocab; ++v)
     if (work_[v] > -kInfinity) index_[num_kept++] = v;
   if (spec.top_k > 0 && spec.top_k < num_kept) {
-    std::nth_element(index_.begin(), index_.begin() + spec.top_k, index_.begin() + num_kept,
-                     LargerFirst{work_.data()});
+    std::nth_element(index_.begin(), index_.begin() + spec.top_k, index_.begin() + num_kept, LargerFirst{work_.data()});
     num_kept = spec.top_k;
   }
   if (spec.top_p < 1) num_kept = KeepTopP(spec.top_p, num_kept, z_max);
   if (spec.min_p > 0) {
-    const auto least =
-        static_cast<uint64_t>(std::ceil(static_cast<double>(spec.min_p) * kFixedOne));
-    auto end = std::remove_if(index_.begin(), index_.begin() + num_kept, [&](int32_t token) {
-      return FixedWeight(work_[token] - z_max) < least;
-    });
+    const auto least = static_cast<uint64_t>(std::ceil(static_cast<double>(spec.min_p) * kFixedOne));
+    auto end = std::remove_if(index_.begin(), index_.begin() + num_kept,
+                              [&](int32_t token) { return FixedWeight(work_[token] - z_max) < least; });
     num_kept = static_cast<int>(end - index_.begin());
   }
   return num_kept;
@@ -206,7 +201,9 @@ SampleResult Sampler::Sample(const SampleRequest& r) {
         block_idx = token / 4;
         block = NoiseBlock(spec.seed, r.position, block_idx);
       }
-      const float score = z[token] + GumbelFromWord(block.word[token % 4]);
+      const uint32_t word = block.word[token % 4];
+      if (z[token] + GumbelBound(word) < best) return;  // spares nearly all logarithms
+      const float score = z[token] + GumbelFromWord(word);
       if (score > best || (score == best && token < best_token)) best = score, best_token = token;
     };
     const bool filters = spec.top_k > 0 || spec.top_p < 1 || spec.min_p > 0;
@@ -227,8 +224,7 @@ std::span<const int32_t> Sampler::Kept(const SampleRequest& r) {
   LS_CHECK(r.vocab >= 1 && r.vocab <= vocab_);
   if (!AllFinite(r.logits, r.vocab)) return {};
   SamplingSpec spec = *r.spec;
-  if (spec.greedy())
-    spec.temperature = 1;  // the filters of an argmax change nothing; show them at 1
+  if (spec.greedy()) spec.temperature = 1;  // the filters of an argmax change nothing; show them at 1
   const int32_t top = Scale(Adjust(r), spec, r.vocab);
   if (top < 0) return {};
   const int num_kept = Filter(spec, r.vocab, work_[top]);

@@ -5,24 +5,21 @@
 //   kept = top-k, then top-p, then min-p, on the probabilities of z
 //   token = argmax over kept of z + G(seed, position, token)          temperature 0: argmax of x
 //
-// The temperature comes before the filters, as in vLLM and the OpenAI interface. The penalties and
-// the bias see the row's own path: prompt, committed output, and the row's draft ancestors.
-// Sampling with a draft path therefore equals sampling after that path was committed.
+// The temperature comes before the filters, as in vLLM and the OpenAI interface. The penalties see
+// the row's own path: prompt, committed output, and the row's draft ancestors. Sampling with a
+// draft path therefore equals sampling after that path was committed.
 //
 // Shapes:  logits [vocab]
 // Units:   position in tokens from the start of the prompt
 // Threads: one caller an object (it owns scratch)
 // Capture: constructor no, Sample yes (no allocation, no system call)
 // Order:   values: larger first, then smaller id; -0 equals +0. Probabilities are exp(z - zmax)
-// rounded to 64-bit fixed
-//          point (2^40 is 1) before any sum, so a top-p cut does not depend on the order of
-//          addition. Penalties, in this order, each operation rounded to fp32: repetition, then -
-//          frequency * count, then - presence, then + bias.
-// Cost:    about four passes over the vocabulary; noise only for tokens that could still win; the
-// penalties walk the
-//          tokens before the row
-// Source:  Gumbel-max; repetition penalty after Keskar et al. 2019 (CTRL) as Hugging Face applies
-// it
+//          rounded to 64-bit fixed point (2^40 is 1) before any sum, so a top-p cut does not depend
+//          on the order of addition. Penalties, each operation rounded to fp32, in this order:
+//          repetition, minus frequency * count, minus presence, plus bias.
+// Cost:    about four passes over the vocabulary, noise only for tokens that could still win; the
+//          penalties walk the tokens before the row
+// Source:  Gumbel-max; repetition penalty of Keskar et al. 2019 (CTRL), as Hugging Face applies it
 #pragma once
 
 #include <cstdint>
@@ -40,9 +37,8 @@ struct SampleRequest {
   int64_t position = 0;                    // of the token to be sampled: the row's own position + 1
   std::span<const int32_t> prompt_tokens;  // all ids below vocab
   std::span<const int32_t> output_tokens;  // committed
-  std::span<const int32_t>
-      path_tokens;            // the row's draft ancestors and its own draft token, oldest first
-  bool want_logprob = false;  // costs one more pass with vocab exponentials
+  std::span<const int32_t> path_tokens;    // the row's draft ancestors, then its own draft token
+  bool want_logprob = false;               // costs one more pass with vocab exponentials
 };
 
 struct SampleResult {
@@ -85,12 +81,11 @@ class Sampler {
   int KeepTopP(float top_p, int num_kept, float z_max);
 
   int vocab_;
-  std::vector<float> work_;  // [vocab] adjusted, then scaled logits
-  std::vector<uint64_t>
-      weight_;  // [vocab] fixed-point exp(z - zmax) of the tokens that top-p looked at
-  std::vector<int32_t> index_;  // [vocab] kept ids; the touched ids while penalties are applied
-  std::vector<int32_t> count_;  // [vocab] occurrences in output and path; all 0 between calls
-  std::vector<uint8_t> seen_;   // [vocab] in prompt, output or path; all 0 between calls
+  std::vector<float> work_;       // [vocab] adjusted, then scaled logits
+  std::vector<uint64_t> weight_;  // [vocab] fixed-point exp(z - zmax), of tokens top-p looked at
+  std::vector<int32_t> index_;    // [vocab] kept ids; the touched ids while penalties are applied
+  std::vector<int32_t> count_;    // [vocab] occurrences in output and path; all 0 between calls
+  std::vector<uint8_t> seen_;     // [vocab] in prompt, output or path; all 0 between calls
 };
 
 }  // namespace lockstep::step

@@ -15,8 +15,7 @@ namespace {
 
 constexpr int kVocab = 12;
 constexpr int kDraws = 240000;
-const std::vector<float> kLogits = {1.0f, 0.2f, -0.5f, 2.1f, 0.9f, -2.0f,
-                                    1.7f, 0.0f, -1.1f, 0.4f, 1.0f, -3.0f};
+const std::vector<float> kLogits = {1.0f, 0.2f, -0.5f, 2.1f, 0.9f, -2.0f, 1.7f, 0.0f, -1.1f, 0.4f, 1.0f, -3.0f};
 const std::vector<int32_t> kPrompt = {3, 6, 6}, kOutput = {0, 3, 3, 9}, kPath = {0, 7};
 
 // Chi-square as a standard normal (Wilson and Hilferty). Cells that expect fewer than 5 draws are

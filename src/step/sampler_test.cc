@@ -27,8 +27,7 @@ std::vector<float> RandomLogits(int vocab, float width, uint32_t seed) {
   return logits;
 }
 
-SampleRequest Request(const std::vector<float>& logits, const SamplingSpec& spec,
-                      int64_t position = 0) {
+SampleRequest Request(const std::vector<float>& logits, const SamplingSpec& spec, int64_t position = 0) {
   SampleRequest request;
   request.logits = logits.data();
   request.vocab = static_cast<int>(logits.size());
@@ -55,27 +54,15 @@ TEST(SamplingParams, EveryBadFieldIsNamedWithItsValue) {
   EXPECT_NE(text([](P& p) { p.top_p = 1.5f; }).find("top_p: 1.5"), std::string::npos);
   EXPECT_NE(text([&](P& p) { p.top_p = nan; }).find("top_p: nan"), std::string::npos);
   EXPECT_NE(text([](P& p) { p.min_p = -0.5f; }).find("min_p: -0.5"), std::string::npos);
-  EXPECT_NE(text([](P& p) { p.repetition_penalty = 0; }).find("repetition_penalty: 0"),
-            std::string::npos);
-  EXPECT_NE(text([](P& p) { p.presence_penalty = 3; }).find("presence_penalty: 3"),
-            std::string::npos);
-  EXPECT_NE(text([](P& p) { p.frequency_penalty = -3; }).find("frequency_penalty: -3"),
-            std::string::npos);
+  EXPECT_NE(text([](P& p) { p.repetition_penalty = 0; }).find("repetition_penalty: 0"), std::string::npos);
+  EXPECT_NE(text([](P& p) { p.presence_penalty = 3; }).find("presence_penalty: 3"), std::string::npos);
+  EXPECT_NE(text([](P& p) { p.frequency_penalty = -3; }).find("frequency_penalty: -3"), std::string::npos);
   EXPECT_NE(text([](P& p) { p.logit_bias = {{191222, -100}}; }).find("191222"), std::string::npos);
   EXPECT_NE(text([](P& p) { p.logit_bias = {{-1, 1}}; }).find("token -1"), std::string::npos);
-  EXPECT_NE(text([&](P& p) {
-              p.logit_bias = {{5, nan}};
-            }).find("nan for token 5"),
-            std::string::npos);
+  EXPECT_NE(text([&](P& p) { p.logit_bias = {{5, nan}}; }).find("nan for token 5"), std::string::npos);
   EXPECT_NE(text([](P& p) { p.logit_bias = {{5, 1e30f}}; }).find("token 5"), std::string::npos);
-  EXPECT_NE(text([](P& p) {
-              p.logit_bias = {{5, 1}, {6, 1}, {5, 2}};
-            }).find("token 5 appears"),
-            std::string::npos);
-  EXPECT_NE(text([](P& p) {
-              p.logit_bias.assign(301, {1, 1.0f});
-            }).find("301 entries"),
-            std::string::npos);
+  EXPECT_NE(text([](P& p) { p.logit_bias = {{5, 1}, {6, 1}, {5, 2}}; }).find("token 5 appears"), std::string::npos);
+  EXPECT_NE(text([](P& p) { p.logit_bias.assign(301, {1, 1.0f}); }).find("301 entries"), std::string::npos);
   EXPECT_NE(text([](P& p) {
               for (int v = 0; v < 256; ++v) p.logit_bias.push_back({v, 0.0f});
               p.logit_bias.push_back({512, 0.0f});
@@ -140,8 +127,7 @@ TEST(Sampler, LogitsAreNotModified) {
 }
 
 // The rule written down as slowly as possible: no skip, no scratch, no partial sort.
-int32_t SlowSample(const std::vector<float>& z, const std::vector<int32_t>& kept, uint64_t seed,
-                   int64_t position) {
+int32_t SlowSample(const std::vector<float>& z, const std::vector<int32_t>& kept, uint64_t seed, int64_t position) {
   int32_t best = -1;
   float best_score = 0;
   for (int32_t token : kept) {
@@ -160,16 +146,14 @@ TEST(Sampler, TheSkipRuleChangesNothing) {
     std::vector<float> logits = RandomLogits(vocab, width, 7);
     for (int position = 0; position < 400; ++position) {
       SamplingSpec spec = Spec({.temperature = 1, .seed = 99});
-      EXPECT_EQ(sampler.Sample(Request(logits, spec, position)).token,
-                SlowSample(logits, all, 99, position));
+      EXPECT_EQ(sampler.Sample(Request(logits, spec, position)).token, SlowSample(logits, all, 99, position));
     }
   }
 }
 
 // The filters in double, by full sorts. `margin` is set to how near a top-p or min-p cut came to
 // the other side.
-std::vector<int32_t> SlowKept(const std::vector<float>& logits, const SamplingSpec& spec,
-                              double* margin) {
+std::vector<int32_t> SlowKept(const std::vector<float>& logits, const SamplingSpec& spec, double* margin) {
   const int vocab = static_cast<int>(logits.size());
   std::vector<float> z(vocab);
   for (int v = 0; v < vocab; ++v) z[v] = logits[v] * (1.0f / spec.temperature);
@@ -232,8 +216,7 @@ TEST(Sampler, FiltersEqualASlowDoubleVersion) {
     // The token drawn is the noise's choice among exactly these.
     std::vector<float> z(vocab);
     for (int v = 0; v < vocab; ++v) z[v] = logits[v] * (1.0f / spec.temperature);
-    ASSERT_EQ(sampler.Sample(Request(logits, spec, trial)).token,
-              SlowSample(z, slow, spec.seed, trial));
+    ASSERT_EQ(sampler.Sample(Request(logits, spec, trial)).token, SlowSample(z, slow, spec.seed, trial));
   }
   EXPECT_GT(num_compared, 2900);
   EXPECT_LT(num_close, 100);
@@ -287,15 +270,14 @@ TEST(Sampler, PenaltiesFollowTheStatedArithmetic) {
   };
   EXPECT_EQ(greedy({}), 0);
   EXPECT_EQ(greedy({.repetition_penalty = 2}),
-            5);  // 4/2, 3.9/2 fall below 3.5; once, not per occurrence
+            5);                                        // 4/2, 3.9/2 fall below 3.5; once, not per occurrence
   EXPECT_EQ(greedy({.repetition_penalty = 1.1f}), 0);  // 4/1.1 = 3.64
   EXPECT_EQ(greedy({.frequency_penalty = -0.1f}), 2);  // 3.9 + 0.2; the prompt does not count
   EXPECT_EQ(greedy({.presence_penalty = -0.2f}), 2);   // 3.9 + 0.2
   EXPECT_EQ(greedy({.presence_penalty = -0.05f}), 0);  // 3.9 + 0.05: once, whatever the count
   // Negative logits are multiplied: with everything else banned, 1 (-4 -> -8) loses to a -5.
-  SamplingSpec spec =
-      Spec({.repetition_penalty = 2,
-            .logit_bias = {{3, -5}, {0, kBanBias}, {2, kBanBias}, {4, kBanBias}, {5, kBanBias}}});
+  SamplingSpec spec = Spec(
+      {.repetition_penalty = 2, .logit_bias = {{3, -5}, {0, kBanBias}, {2, kBanBias}, {4, kBanBias}, {5, kBanBias}}});
   SampleRequest request = Request(logits, spec);
   EXPECT_EQ(sampler.Sample(request).token, 1);
   request.prompt_tokens = prompt;
@@ -343,7 +325,8 @@ TEST(Sampler, TheSameSeedGivesTheSameTokensWhateverHappenedBetween) {
     for (int position = 20; position < 30; ++position) {
       SamplingSpec other = Spec({.temperature = 1, .top_k = 5, .repetition_penalty = 2, .seed = 1});
       for (int i = 0; i < noise_rows; ++i) {
-        SampleRequest request = Request(RandomLogits(vocab, 1, i), other, i);
+        const std::vector<float> other_logits = RandomLogits(vocab, 1, i);
+        SampleRequest request = Request(other_logits, other, i);
         request.output_tokens = tokens;
         sampler.Sample(request);
       }
