@@ -1,0 +1,61 @@
+// The flags that every command with a model shares, and the engine they describe.
+//
+// Errors:   kInvalidArgument  a value out of its range; names the flag and the value
+// Threads:  the main thread
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace lockstep::cli {
+
+struct EngineFlags {
+  std::string model;
+  int tp = 1;
+  int threads = 0;  // 0: usable cores / tp
+  int context = 0;
+  int prefill_chunk = 512;
+  std::string kv_type = "f16";
+  std::string rank_mode = "thread";
+  std::string json;  // "": no JSON, "-": stdout, else a file
+  bool verbose = false;
+
+  void AddTo(CLI::App& command);
+  Result<std::unique_ptr<engine::Engine>> Load() const;
+  bool json_only() const { return json == "-"; }
+};
+
+struct SamplingFlags {
+  step::SamplingParams params;
+  std::vector<std::string> logit_bias;  // "TOKEN+BIAS", "TOKEN-BIAS"
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+
+  void AddTo(CLI::App& command);
+  Status Apply(engine::Request* request) const;
+};
+
+// Checks the file before long work: kInvalidArgument if it exists and holds something else than JSON or nothing.
+Status CheckJsonTarget(const std::string& target);
+// Writes `text` to stdout ("-") or the file; "" does nothing.
+Status WriteJson(const std::string& target, const std::string& text);
+
+// A line on stderr that is overwritten: on a terminal only.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  void Show(const std::string& text);
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace lockstep::cli

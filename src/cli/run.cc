@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/interrupt.h"
+#include "cli/prompt.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct RunFlags {
+  EngineFlags engine;
+  SamplingFlags sampling;
+  std::string prompt;
+  bool has_prompt = false;
+  int64_t max_tokens = -1;
+  std::string spec = "none";
+  std::string shape = "auto";
+  bool raw = false, chat = false;
+};
+
+std::string ToJson(const RunFlags& flags, const engine::Response& r) {
+  nlohmann::ordered_json json;
+  json["text"] = r.text;
+  json["token_ids"] = r.token_ids;
+  json["prompt_tokens"] = r.prompt_tokens;
+  json["completion_tokens"] = r.token_ids.size();
+  json["finish_reason"] = r.finish_reason;
+  json["tp"] = flags.engine.tp;
+  json["spec"] = flags.spec;
+  json["rounds"] = r.stats.rounds;
+  json["accept_length"] = r.stats.accept_length();
+  json["decode_tokens_per_second"] = r.stats.decode_tokens_per_second();
+  json["time_to_first_token_ms"] = r.stats.time_to_first_token_secs * 1e3;
+  json["ledger_seconds"] = nullptr;  // there is no ledger yet
+  // Text is valid UTF-8 by construction; a stop string may still have cut a character of it.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void Summarise(const engine::Response& r) {
+  Log(LogLevel::kInfo,
+      fmt::format("{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {} rounds with drafts, "
+                  "accept length {:.2f}",
+                  r.prompt_tokens, r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
+                  r.stats.decode_tokens_per_second(), r.stats.rounds, r.stats.accept_length()));
+}
+
+Status OneAnswer(const RunFlags& flags, engine::Engine& engine, engine::Request request, engine::Response* response) {
+  const bool show = !flags.engine.json_only();
+  if (show) {
+    request.on_text = [](const std::string& text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+  }
+  auto generated = engine.Generate(request);
+  if (show) std::fputs("\n", stdout);
+  std::fflush(stdout);
+  LS_RETURN_IF_ERROR(generated.status());
+  *response = std::move(generated).value();
+  return OkStatus();
+}
+
+Status Chat(const RunFlags& flags, engine::Engine& engine, const PromptMaker& maker, engine::Request request) {
+  std::vector<ChatTurn> turns;
+  fmt::print(stderr, "A chat. An empty line or Ctrl-D ends it.\n");
+  std::string line;
+  while (fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty()) {
+    turns.push_back({"user", line});
+    LS_ASSIGN_OR_RETURN(request.prompt, maker.FromTurns(turns));
+    engine::Response response;
+    Status status = OneAnswer(flags, engine, request, &response);
+    if (status.code() == StatusCode::kInvalidArgument) {  // the chat outgrew the context: keep what there is
+      Log(LogLevel::kError, status.message());
+      return OkStatus();
+    }
+    LS_RETURN_IF_ERROR(status);
+    if (flags.engine.verbose) Summarise(response);
+    if (response.finish_reason == "interrupted") return Status(StatusCode::kInterrupted, "interrupted");
+    turns.push_back({"assistant", response.text});
+  }
+  return OkStatus();
+}
+
+Status Run(const RunFlags& flags) {
+  engine::Request request;
+  LS_RETURN_IF_ERROR(flags.sampling.Apply(&request));
+  request.max_tokens = flags.max_tokens;
+  LS_ASSIGN_OR_RETURN(request.drafter, engine::ParseDrafter(flags.spec, false));
+  LS_ASSIGN_OR_RETURN(request.shape, engine::ParseDraftShape(flags.shape));
+  if (flags.raw && flags.chat) return InvalidArgument("--raw and --chat exclude each other");
+  std::string prompt = flags.prompt;
+  const bool chat_on_terminal = !flags.has_prompt && isatty(STDIN_FILENO) != 0;
+  if (!flags.has_prompt && !chat_on_terminal) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (chat_on_terminal && flags.raw) return InvalidArgument("--raw needs a prompt: -p TEXT, or text on standard input");
+
+  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
+  LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, flags.raw ? PromptMode::kRaw
+                                                                     : flags.chat ? PromptMode::kChat
+                                                                                  : PromptMode::kAuto));
+  InterruptGuard guard([raw = engine.get()] { raw->Interrupt(); });
+  if (chat_on_terminal) return Chat(flags, *engine, maker, std::move(request));
+  Log(LogLevel::kInfo, maker.is_chat() ? "prompt in the model's chat template (--raw for the bare text)"
+                                       : "prompt as bare text (--chat for the model's chat template)");
+  LS_ASSIGN_OR_RETURN(request.prompt, maker.FromText(prompt));
+  engine::Response response;
+  LS_RETURN_IF_ERROR(OneAnswer(flags, *engine, std::move(request), &response));
+  if (flags.engine.verbose) Summarise(response);
+  LS_RETURN_IF_ERROR(WriteJson(flags.engine.json, flags.engine.json.empty() ? "" : ToJson(flags, response)));
+  if (response.finish_reason == "interrupted") return Status(StatusCode::kInterrupted, "interrupted");
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddRun(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat on a terminal");
+  flags->engine.AddTo(*command);
+  flags->sampling.AddTo(*command);
+  CLI::Option* prompt = command->add_option("-p,--prompt", flags->prompt, "The prompt; without it: a chat, or standard input");
+  command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens at most; -1: to the end of the context")
+      ->capture_default_str();
+  command->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec, "Drafter: none or ngram")
+      ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
+      ->capture_default_str();
+  command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N")->capture_default_str();
+  command->add_flag("--raw", flags->raw, "The prompt is bare text");
+  command->add_flag("--chat", flags->chat, "The prompt is a user's message, in the model's chat template");
+  command->callback([flags, prompt, action] {
+    flags->has_prompt = prompt->count() > 0;
+    *action = [flags] { return Run(*flags); };
+  });
+}
+
+}  // namespace lockstep::cli
