@@ -2,6 +2,7 @@
 //
 // Shapes:  GroupState, then [num_members] MemberSlot, [num_members] VoteSlot, [world_size] DigestSlot, then the
 //          caller's area on a page of its own
+// Errors:  none here; the first fault's record lies in record_*
 // Threads: each word says who writes it; all cross-member words are std::atomic
 //
 // Who writes what. A member's `world` and `rank` words hold (epoch << 8 | SyncOp) and are stored by that member alone,

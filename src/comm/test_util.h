@@ -1,4 +1,7 @@
 // Helpers of comm's tests: which rank modes this build can run, seeded delays, a pool with a step function.
+//
+// Errors:  a false LS_CHECK ends the test program
+// Threads: any
 #pragma once
 
 #include <sched.h>
