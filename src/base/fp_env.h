@@ -1,9 +1,7 @@
 // The floating-point control word that every thread of an engine sets alike (docs/numerics.md, 7).
 //
-// Order:   round to nearest even; subnormals are kept, as results and as inputs. A thread that
-// flushed them would give
-//          other bits than its neighbour for the same row, so each member sets this itself instead
-//          of inheriting it.
+// Order:   round to nearest even; subnormals are kept, as results and as inputs. A thread that flushed them would give
+//          other bits than its neighbour for the same row, so each member sets this itself instead of inheriting it.
 // Threads: the calling thread's own state; threads started later do not inherit it on all systems
 // Cost:    a few cycles; once a thread
 #pragma once

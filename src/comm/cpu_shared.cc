@@ -13,8 +13,7 @@ constexpr size_t kAlignElems = 128 / sizeof(float);
 
 }  // namespace
 
-CpuShared::Site CpuShared::Bind(const CanonicalTree& tree, const std::vector<TreeShare>& shares,
-                                int rank) {
+CpuShared::Site CpuShared::Bind(const CanonicalTree& tree, const std::vector<TreeShare>& shares, int rank) {
   LS_CHECK(rank >= 0 && rank < static_cast<int>(shares.size()));
   Site site;
   site.top = tree.TopProgram(shares);
@@ -27,25 +26,23 @@ CpuShared::Site CpuShared::Bind(const CanonicalTree& tree, const std::vector<Tre
 }
 
 size_t CpuShared::SharedBytes(int max_partials, size_t capacity_elems) {
-  return 2 * static_cast<size_t>(max_partials) * AlignUp(capacity_elems, kAlignElems) *
-         sizeof(float);
+  return 2 * static_cast<size_t>(max_partials) * AlignUp(capacity_elems, kAlignElems) * sizeof(float);
 }
 
-Result<CpuShared> CpuShared::Create(std::span<std::byte> area, int max_partials,
-                                    size_t capacity_elems) {
+Result<CpuShared> CpuShared::Create(std::span<std::byte> area, int max_partials, size_t capacity_elems) {
   if (max_partials < 1 || max_partials > kMaxPartials) {
-    return InvalidArgument(fmt::format("{} partial sums in an all-reduce: must be 1 to {}",
-                                       max_partials, kMaxPartials));
+    return InvalidArgument(
+        fmt::format("{} partial sums in an all-reduce: must be 1 to {}", max_partials, kMaxPartials));
   }
   // Bounds the product below; no machine has 2^48 bytes for this.
   if (capacity_elems > (uint64_t{1} << 42)) {
     return InvalidArgument(fmt::format("an all-reduce of {} elements", capacity_elems));
   }
   if (area.size() < SharedBytes(max_partials, capacity_elems)) {
-    return InvalidArgument(fmt::format(
-        "the all-reduce workspace has {} bytes, but {} partials of {} "
-        "elements in two parities need {}",
-        area.size(), max_partials, capacity_elems, SharedBytes(max_partials, capacity_elems)));
+    return InvalidArgument(
+        fmt::format("the all-reduce workspace has {} bytes, but {} partials of {} "
+                    "elements in two parities need {}",
+                    area.size(), max_partials, capacity_elems, SharedBytes(max_partials, capacity_elems)));
   }
   LS_CHECK_EQ(reinterpret_cast<uintptr_t>(area.data()) % 64, uintptr_t{0});
   CpuShared result;
@@ -65,8 +62,8 @@ Status CpuShared::CheckFits(const Site& site, size_t rows, size_t cols) const {
                     rows, cols, capacity_elems_));
   }
   if (site.num_partials > max_partials_) {
-    return InvalidArgument(fmt::format("an all-reduce of {} partial sums in a workspace for {}",
-                                       site.num_partials, max_partials_));
+    return InvalidArgument(
+        fmt::format("an all-reduce of {} partial sums in a workspace for {}", site.num_partials, max_partials_));
   }
   return OkStatus();
 }
@@ -80,8 +77,7 @@ CpuShared::Call CpuShared::Begin(const Site& site, size_t rows, size_t cols) {
   call.num_partials = site.num_partials;
   call.top = &site.top;
   for (int p = 0; p < site.num_partials; ++p) call.partials[p] = parity + p * stride_elems_;
-  for (int p = 0; p < site.num_mine; ++p)
-    call.mine[p] = parity + (site.first_mine + p) * stride_elems_;
+  for (int p = 0; p < site.num_mine; ++p) call.mine[p] = parity + (site.first_mine + p) * stride_elems_;
   return call;
 }
 

@@ -16,8 +16,7 @@ using testing::Mix;
 // Faults that the conformance run must find (a checker that never fails proves nothing).
 enum class Mutation { kNone, kLeftFold, kNoSync, kOneParity };
 
-// Leaf values: the rule's visible part says rank and index, the random part makes every order of
-// addition differ.
+// Leaf values: the rule's visible part says rank and index, the random part makes every order of addition differ.
 float LeafValue(uint64_t call, int leaf, size_t i) {
   const uint64_t r = Mix(call * 1000003 + leaf * 7919 + i);
   const float random = static_cast<float>(static_cast<int64_t>(r >> 40) - (1 << 23)) * 0x1p-14f;
@@ -50,11 +49,9 @@ struct Conformance {
     return *reinterpret_cast<std::atomic<uint64_t>*>(m.group().shared().data());
   }
 
-  // Every thread writes one slice of its rank's partials and checks the slice of its neighbour
-  // thread.
+  // Every thread writes one slice of its rank's partials and checks the slice of its neighbour thread.
   void Step(Member& m) const {
-    auto workspace =
-        CpuShared::Create(m.group().shared().subspan(4096), CpuShared::kMaxPartials, capacity);
+    auto workspace = CpuShared::Create(m.group().shared().subspan(4096), CpuShared::kMaxPartials, capacity);
     LS_CHECK(workspace.ok());
     const CpuShared::Site site = CpuShared::Bind(tree, shares, m.rank());
     const TreeShare& share = shares[m.rank()];
@@ -69,9 +66,8 @@ struct Conformance {
       auto slice = [&](int t) { return count * t / threads; };
       for (int s = 0; s < call.num_mine; ++s) {
         for (size_t i = slice(m.thread()); i < slice(m.thread() + 1); ++i) {
-          call.mine[s][i] = Evaluate(share.subtrees[s].program, [&](int leaf) {
-            return LeafValue(n, share.subtrees[s].first_leaf + leaf, i);
-          });
+          call.mine[s][i] = Evaluate(share.subtrees[s].program,
+                                     [&](int leaf) { return LeafValue(n, share.subtrees[s].first_leaf + leaf, i); });
         }
       }
       if (mutation != Mutation::kNoSync && !m.SyncWorld(SyncOp::kAllReduce)) return;
@@ -87,8 +83,7 @@ struct Conformance {
           out[i] = call.partials[0][i];
           for (int p = 1; p < call.num_partials; ++p) out[i] += call.partials[p][i];
         }
-        const float want =
-            Evaluate(tree.Program(), [&](int leaf) { return LeafValue(n, leaf, i); });
+        const float want = Evaluate(tree.Program(), [&](int leaf) { return LeafValue(n, leaf, i); });
         if (std::bit_cast<uint32_t>(out[i]) != std::bit_cast<uint32_t>(want)) ++Mismatches(m);
       }
     }

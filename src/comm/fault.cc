@@ -14,8 +14,8 @@ bool ParseNumber(std::string_view text, T* out) {
 }
 
 Status Bad(const std::string& text, const char* why) {
-  return InvalidArgument(fmt::format(
-      "LOCKSTEP_FAULT \"{}\": {}; expected kill|stall|corrupt:rank=R,step=S", text, why));
+  return InvalidArgument(
+      fmt::format("LOCKSTEP_FAULT \"{}\": {}; expected kill|stall|corrupt:rank=R,step=S", text, why));
 }
 
 }  // namespace
@@ -35,8 +35,7 @@ Result<FaultPlan> ParseFault(const std::string& text) {
     return Bad(text, "no such kind");
   }
   bool has_rank = false, has_step = false;
-  std::string_view rest =
-      colon == std::string::npos ? "" : std::string_view(text).substr(colon + 1);
+  std::string_view rest = colon == std::string::npos ? "" : std::string_view(text).substr(colon + 1);
   while (!rest.empty()) {
     size_t comma = rest.find(',');
     std::string_view pair = rest.substr(0, comma);

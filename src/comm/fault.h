@@ -1,5 +1,4 @@
-// A planted fault: which rank dies, stalls or lies, and at which step. Tests and drills of promise
-// P6 use it.
+// A planted fault: which rank dies, stalls or lies, and at which step. Tests and drills of promise P6 use it.
 //
 // Errors:  kInvalidArgument  the text is not kind:rank=R,step=S
 // Threads: a value
@@ -15,7 +14,7 @@ namespace lockstep::comm {
 
 enum class FaultKind : uint8_t {
   kNone,
-  kKill,  // kill:    the rank's process gets SIGKILL; a rank that is a thread leaves without a word
+  kKill,     // kill:    the rank's process gets SIGKILL; a rank that is a thread leaves without a word
   kStall,    // stall:   the rank's process stops (SIGSTOP); a rank that is a thread sleeps
   kCorrupt,  // corrupt: the step code changes what the rank publishes
 };

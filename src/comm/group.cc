@@ -44,17 +44,15 @@ Result<std::unique_ptr<Group>> Group::Create(const GroupOptions& options) {
     return InvalidArgument(fmt::format("{} ranks: must be 1 to {}", options.world_size, kMaxRanks));
   }
   if (options.threads_per_rank < 1 || options.threads_per_rank > kMaxMembers / options.world_size) {
-    return InvalidArgument(fmt::format("{} ranks of {} threads: must be 1 to {} threads in all",
-                                       options.world_size, options.threads_per_rank, kMaxMembers));
+    return InvalidArgument(fmt::format("{} ranks of {} threads: must be 1 to {} threads in all", options.world_size,
+                                       options.threads_per_rank, kMaxMembers));
   }
   if (!(options.timeout_secs > 0 && options.timeout_secs <= 1e6)) {
-    return InvalidArgument(
-        fmt::format("rank timeout {} s: must be above 0 and at most 1e6", options.timeout_secs));
+    return InvalidArgument(fmt::format("rank timeout {} s: must be above 0 and at most 1e6", options.timeout_secs));
   }
   LS_ASSIGN_OR_RETURN(FaultPlan fault, ParseFault(options.fault));
   if (fault.kind != FaultKind::kNone && fault.rank >= options.world_size) {
-    return InvalidArgument(fmt::format("LOCKSTEP_FAULT \"{}\": there are {} ranks", options.fault,
-                                       options.world_size));
+    return InvalidArgument(fmt::format("LOCKSTEP_FAULT \"{}\": there are {} ranks", options.fault, options.world_size));
   }
 
   std::unique_ptr<Group> group(new Group(options));
@@ -62,20 +60,17 @@ Result<std::unique_ptr<Group>> Group::Create(const GroupOptions& options) {
   group->timeout_ns_ = static_cast<int64_t>(options.timeout_secs * 1e9);
   const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   uint64_t total_bytes = 0;
-  group->shared_offset_ =
-      AlignUp(GroupState::Bytes(group->num_members(), options.world_size), page_bytes);
+  group->shared_offset_ = AlignUp(GroupState::Bytes(group->num_members(), options.world_size), page_bytes);
   if (!CheckedAdd(group->shared_offset_, options.shared_bytes, &total_bytes)) {
     return OutOfMemory(fmt::format("a shared area of {} bytes", options.shared_bytes));
   }
-  void* memory =
-      mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return OutOfMemory(fmt::format("{} bytes shared by {} ranks: {}", total_bytes,
-                                   options.world_size, std::strerror(errno)));
+    return OutOfMemory(
+        fmt::format("{} bytes shared by {} ranks: {}", total_bytes, options.world_size, std::strerror(errno)));
   }
   group->mapping_bytes_ = total_bytes;
-  // The mapping is zero, which is the start value of every word; the constructors only begin the
-  // objects' lives.
+  // The mapping is zero, which is the start value of every word; the constructors only begin the objects' lives.
   group->state_ = new (memory) GroupState();
   group->state_->num_members = group->num_members();
   for (int m = 0; m < group->num_members(); ++m) {
@@ -102,8 +97,7 @@ bool Group::poisoned() const {
 Status Group::error() const {
   if (!poisoned()) return OkStatus();
   // Whoever claimed the record may still be writing it, or may have died over it: wait briefly.
-  for (int tries = 0; state_->record_state.load(std::memory_order_acquire) != GroupState::kWritten;
-       ++tries) {
+  for (int tries = 0; state_->record_state.load(std::memory_order_acquire) != GroupState::kWritten; ++tries) {
     if (tries >= 100) return PeerLost("a rank died while it reported a fault");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -113,8 +107,7 @@ Status Group::error() const {
 void Group::Poison(const Status& why) const {
   LS_CHECK(!why.ok());
   uint32_t expected = GroupState::kEmpty;
-  if (state_->record_state.compare_exchange_strong(expected, GroupState::kWriting,
-                                                   std::memory_order_acq_rel)) {
+  if (state_->record_state.compare_exchange_strong(expected, GroupState::kWriting, std::memory_order_acq_rel)) {
     state_->record_code = static_cast<uint32_t>(why.code());
     const size_t bytes = std::min(why.message().size(), GroupState::kTextBytes - 1);
     std::memcpy(state_->record_text, why.message().data(), bytes);
@@ -137,10 +130,7 @@ Member Group::MakeMember(int rank, int thread) {
 }
 
 Member::Member(Group* group, int rank, int thread)
-    : group_(group),
-      rank_(rank),
-      thread_(thread),
-      index_(rank * group->threads_per_rank() + thread) {}
+    : group_(group), rank_(rank), thread_(thread), index_(rank * group->threads_per_rank() + thread) {}
 
 bool Group::ReapDead() {
   bool found = false;
@@ -154,11 +144,10 @@ bool Group::ReapDead() {
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0 && closing) continue;  // as told
     found = true;
     if (WIFSIGNALED(how)) {
-      Poison(PeerLost(fmt::format("rank {} (pid {}) died: signal {} ({})", rank, pid, WTERMSIG(how),
-                                  strsignal(WTERMSIG(how)))));
-    } else {
       Poison(PeerLost(
-          fmt::format("rank {} (pid {}) died: exit code {}", rank, pid, WEXITSTATUS(how))));
+          fmt::format("rank {} (pid {}) died: signal {} ({})", rank, pid, WTERMSIG(how), strsignal(WTERMSIG(how)))));
+    } else {
+      Poison(PeerLost(fmt::format("rank {} (pid {}) died: exit code {}", rank, pid, WEXITSTATUS(how))));
     }
   }
   return found;
@@ -169,8 +158,8 @@ void Member::PublishDigest(uint64_t digest) {
   group_->state_->digest(rank_).digest[digest_calls_ % 2] = digest;
 }
 
-// Two parities suffice: a rank overwrites the digest of call n at call n+2, after the sync of call
-// n+1, where every reader arrived only after it had read call n.
+// Two parities suffice: a rank overwrites the digest of call n at call n+2, after the sync of call n+1, where every
+// reader arrived only after it had read call n.
 bool Member::CheckDigests(uint64_t step) {
   const uint64_t parity = digest_calls_++ % 2;
   const uint64_t mine = group_->state_->digest(rank_).digest[parity];
@@ -179,9 +168,9 @@ bool Member::CheckDigests(uint64_t step) {
     if (theirs == mine) continue;
     // Lower rank first, so that all ranks that see the difference write the same text.
     const bool first = rank_ < peer;
-    group_->Poison(PeerLost(fmt::format(
-        "ranks disagree at step {}: rank {} digest {:016x}, rank {} digest {:016x}", step,
-        first ? rank_ : peer, first ? mine : theirs, first ? peer : rank_, first ? theirs : mine)));
+    group_->Poison(PeerLost(fmt::format("ranks disagree at step {}: rank {} digest {:016x}, rank {} digest {:016x}",
+                                        step, first ? rank_ : peer, first ? mine : theirs, first ? peer : rank_,
+                                        first ? theirs : mine)));
     return false;
   }
   return !group_->poisoned();

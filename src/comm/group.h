@@ -1,17 +1,14 @@
-// A group of ranks on one host that run the same program in lockstep: barriers, commands, votes,
-// faults with names.
+// A group of ranks on one host that run the same program in lockstep: barriers, commands, votes, faults with names.
 //
 // Units:    seconds for timeouts; trace::Ticks for waits; epochs count SyncWorld calls, from 1
-// Requires: every member calls the same SyncWorld / ArriveWorld in the same order; SyncRank alike
-// inside its rank Errors:   kPeerLost         a rank died, left, did not arrive in time, or
-// published another digest (it is named)
+// Requires: every member calls the same SyncWorld / ArriveWorld in the same order; SyncRank alike inside its rank
+// Errors:   kPeerLost         a rank died, left, did not arrive in time, or published another digest; it is named
 //           kInvalidArgument  bad options or a bad LOCKSTEP_FAULT
 //           kOutOfMemory      the shared mapping was refused
 //           kInternal         two members met in different operations
 // Threads:  a Member belongs to one thread; Group's const functions to any
 // Capture:  Create and RankPool::Start: Prepare; the Member calls: Run (no allocation)
-// Cost:     SyncWorld: one store with a full barrier, and one load for each other member while
-// nobody parks
+// Cost:     SyncWorld: one store with a full barrier, and one load for each other member while nobody parks
 #pragma once
 
 #include <sys/types.h>
@@ -33,8 +30,7 @@ enum class RankMode : uint8_t {
   kProcess,  // ranks 1..W-1 are forked from the caller before it has any other thread
 };
 
-// What a wait is for. Errors name it, and members that meet in different operations are an error of
-// their own.
+// What a wait is for. Errors name it, and members that meet in different operations are an error of their own.
 enum class SyncOp : uint8_t {
   kNone,
   kCommand,
@@ -53,8 +49,8 @@ struct GroupOptions {
   RankMode mode = RankMode::kThread;
   size_t shared_bytes = 0;   // the caller's area in the shared mapping
   double timeout_secs = 30;  // how long a member waits for another inside a step
-  bool oversubscribed =
-      false;  // more members than cores: park at once, for spinning would keep the awaited one out
+  // More members than cores: park at once, for spinning would keep the awaited one out.
+  bool oversubscribed = false;
   std::string fault = {};  // ParseFault; RankPool users pass Env::Get().fault
 };
 
@@ -85,8 +81,7 @@ class Group {
   bool poisoned() const;
   // The first fault, ok while there is none. The same text in every rank.
   Status error() const;
-  // Stops the group: every wait of every member returns false soon. Only the first call's status is
-  // kept.
+  // Stops the group: every wait of every member returns false soon. Only the first call's status is kept.
   void Poison(const Status& why) const;
 
   // The member `thread` of `rank`; the thread that calls its functions owns it.
@@ -106,8 +101,7 @@ class Group {
   GroupState* state_ = nullptr;
   size_t mapping_bytes_ = 0;
   size_t shared_offset_ = 0;
-  std::vector<pid_t>
-      children_;  // by rank; 0: not a child, or reaped. Filled in the leader's process only
+  std::vector<pid_t> children_;  // by rank; 0: not a child, or reaped. Filled in the leader's process only
 };
 
 class Member {
@@ -121,8 +115,8 @@ class Member {
   // World syncs that this member has arrived at.
   uint64_t epoch() const { return world_epoch_; }
 
-  // True once every member of every rank has called it; false when the group is poisoned: leave the
-  // step then. What a member wrote before is visible to all after.
+  // True once every member of every rank has called it; false when the group is poisoned: leave the step then.
+  // What a member wrote before is visible to all after.
   bool SyncWorld(SyncOp op) {
     ArriveWorld(op);
     return WaitWorld(op);
@@ -133,33 +127,29 @@ class Member {
   // The threads of this member's rank only; a rank of one thread does not wait.
   bool SyncRank(SyncOp op);
 
-  // Leader: hands a command to all other members. Between two posts lies a SyncWorld, so none can
-  // miss one. kShutdownCommand is RankPool::Join's.
+  // Leader: hands a command to all other members. Between two posts lies a SyncWorld, so none can miss one.
+  // kShutdownCommand is RankPool::Join's.
   void PostCommand(uint32_t command);
-  // Others: waits without a limit for the next command; false when the group is poisoned or shut
-  // down: leave then.
+  // Others: waits without a limit for the next command; false when the group is poisoned or shut down: leave then.
   bool WaitCommand(uint32_t* command);
 
-  // Ticks (trace/ticks.h) spent waiting in WaitWorld and SyncRank since the last TakeWaitTicks: the
-  // skew, which the caller books apart from the work around it.
+  // Ticks (trace/ticks.h) spent waiting in WaitWorld and SyncRank since the last TakeWaitTicks: the skew, which the
+  // caller books apart from the work around it.
   uint64_t TakeWaitTicks() {
     uint64_t ticks = wait_ticks_;
     wait_ticks_ = 0;
     return ticks;
   }
 
-  // Thread 0 of every rank: publishes before a SyncWorld and checks after it, once each. A mismatch
-  // poisons the group with both sides' values; false then.
+  // Thread 0 of every rank: publishes before a SyncWorld and checks after it, once each. A mismatch poisons the group
+  // with both sides' values; false then.
   void PublishDigest(uint64_t digest);
   bool CheckDigests(uint64_t step);
 
-  // Thread 0 of every rank, once a step: dies or stalls here if LOCKSTEP_FAULT says so. False:
-  // leave the step.
+  // Thread 0 of every rank, once a step: dies or stalls here if LOCKSTEP_FAULT says so. False: leave the step.
   bool FaultPoint(uint64_t step);
   // True where the caller must plant the fault itself (kCorrupt).
-  bool FaultHere(FaultKind kind, uint64_t step) const {
-    return thread_ == 0 && group_->fault_.Hits(kind, rank_, step);
-  }
+  bool FaultHere(FaultKind kind, uint64_t step) const { return thread_ == 0 && group_->fault_.Hits(kind, rank_, step); }
 
  private:
   friend class Group;
@@ -181,9 +171,8 @@ class Member {
 
 inline constexpr uint32_t kShutdownCommand = 0xffffffffu;
 
-// Every member gives its own status; all get ok, or all get the first failing rank's "rank 2:
-// <reason>". Before set-up is complete nobody may leave alone: the others would wait for it. Called
-// by every member.
+// Every member gives its own status; all get ok, or all get the first failing rank's "rank 2: <reason>". Before set-up
+// is complete nobody may leave alone: the others would wait for it. Called by every member.
 Status Vote(Member& member, const Status& mine);
 
 }  // namespace lockstep::comm

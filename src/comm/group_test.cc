@@ -24,10 +24,9 @@ TEST(Fault, ParsesItsThreeKindsAndNamesMistakes) {
   EXPECT_TRUE(ParseFault("stall:step=0,rank=0").ok());
   EXPECT_TRUE(ParseFault("corrupt:rank=3,step=7").ok());
   EXPECT_EQ(ParseFault("")->kind, FaultKind::kNone);
-  for (const char* bad :
-       {"kill", "kill:", "burn:rank=1,step=2", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=2",
-        "kill:rank=x,step=2", "kill:rank=1,step=", "kill:rank=1,step=2,more=3",
-        "kill:rank=1,rank=2,step=3", "kill:rank=99999999999,step=1"}) {
+  for (const char* bad : {"kill", "kill:", "burn:rank=1,step=2", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=2",
+                          "kill:rank=x,step=2", "kill:rank=1,step=", "kill:rank=1,step=2,more=3",
+                          "kill:rank=1,rank=2,step=3", "kill:rank=99999999999,step=1"}) {
     auto plan = ParseFault(bad);
     EXPECT_FALSE(plan.ok()) << bad;
     EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument) << bad;
@@ -85,8 +84,7 @@ TEST(Member, SyncWorldOrdersPlainMemory) {
               if (!m.WaitWorld(SyncOp::kBarrier)) return;
             }
             for (int other = 0; other < members; ++other) {
-              if (words[other * 16] != n)
-                m.group().Poison(Internal("a barrier let a member through"));
+              if (words[other * 16] != n) m.group().Poison(Internal("a barrier let a member through"));
             }
             if (!m.SyncRank(SyncOp::kBarrier)) return;
             if (!m.SyncWorld(SyncOp::kEnd)) return;
@@ -121,9 +119,7 @@ TEST(Member, WaitsAreCounted) {
 }
 
 TEST(Member, MeetingInDifferentOperationsIsNamed) {
-  auto step = [](Member& m, uint32_t) {
-    m.SyncWorld(m.rank() == 0 ? SyncOp::kLogits : SyncOp::kVote);
-  };
+  auto step = [](Member& m, uint32_t) { m.SyncWorld(m.rank() == 0 ? SyncOp::kLogits : SyncOp::kVote); };
   auto pool = RankPool::Start(Options(2, 1, RankMode::kThread), StepLoop(step));
   ASSERT_TRUE(pool.ok());
   (*pool)->leader().PostCommand(1);
@@ -155,8 +151,7 @@ TEST(Vote, AllLearnTheFirstFailingRank) {
     auto step = [](Member& m, uint32_t) {
       Status yes = Vote(m, OkStatus());
       if (!yes.ok()) m.group().Poison(yes);
-      Status mine =
-          m.rank() >= 2 ? OutOfMemory("no room for " + std::to_string(m.rank())) : OkStatus();
+      Status mine = m.rank() >= 2 ? OutOfMemory("no room for " + std::to_string(m.rank())) : OkStatus();
       Status all = Vote(m, mine);
       if (all.code() != StatusCode::kOutOfMemory || all.message() != "rank 2: no room for 2") {
         m.group().Poison(Internal("wrong verdict: " + all.message()));

@@ -18,8 +18,8 @@
 namespace lockstep::comm {
 namespace {
 
-// A member that is told to leave is inside one step at most; 2 s cover a long prefill step on a
-// slow machine, and a member of a poisoned group leaves at its next wait.
+// A member that is told to leave is inside one step at most; 2 s cover a long prefill step on a slow machine, and a
+// member of a poisoned group leaves at its next wait.
 constexpr double kLeaveSecs = 2.0;
 constexpr double kPoisonedLeaveSecs = 1.0;
 
@@ -56,11 +56,10 @@ Status RankPool::Launch(const Body& body) {
   SetFpEnv();
   const bool by_process = options.mode == RankMode::kProcess;
   if (by_process && options.world_size > 1) {
-    // A forked child has only the forking thread; a lock held by any other thread would stay locked
-    // in it for ever.
+    // A forked child has only the forking thread; a lock held by any other thread would stay locked in it for ever.
     if (int threads = CountThreads(); threads > 1) {
-      return InvalidArgument(fmt::format(
-          "ranks as processes must be started before other threads: {} run already", threads));
+      return InvalidArgument(
+          fmt::format("ranks as processes must be started before other threads: {} run already", threads));
     }
     const pid_t parent = getpid();
     for (int rank = 1; rank < options.world_size; ++rank) {
@@ -79,15 +78,15 @@ Status RankPool::Launch(const Body& body) {
       }
     }
   } catch (const std::system_error& error) {
-    return OutOfMemory(fmt::format("cannot start thread {} of {}: {}", threads_.size() + 2,
-                                   group_->num_members(), error.what()));
+    return OutOfMemory(
+        fmt::format("cannot start thread {} of {}: {}", threads_.size() + 2, group_->num_members(), error.what()));
   }
   return OkStatus();
 }
 
 void RankPool::RunChild(int rank, pid_t parent, const Body& body) {
-  // The kernel kills this child when the leader's thread ends, however it ends. The leader may have
-  // died before the request was made, so look once more.
+  // The kernel kills this child when the leader's thread ends, however it ends. The leader may have died before the
+  // request was made, so look once more.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);
   // Ctrl-C reaches the whole foreground group; the leader decides what it means.
@@ -98,13 +97,11 @@ void RankPool::RunChild(int rank, pid_t parent, const Body& body) {
       threads_.emplace_back([this, rank, thread, &body] { RunMember(rank, thread, body); });
     }
   } catch (const std::system_error& error) {
-    group_->Poison(
-        OutOfMemory(fmt::format("rank {} cannot start its threads: {}", rank, error.what())));
+    group_->Poison(OutOfMemory(fmt::format("rank {} cannot start its threads: {}", rank, error.what())));
   }
   RunMember(rank, 0, body);
   for (std::thread& t : threads_) t.join();
-  // Not exit: the parent's buffers and atexit handlers were copied by the fork and must run once
-  // only.
+  // Not exit: the parent's buffers and atexit handlers were copied by the fork and must run once only.
   _exit(group_->poisoned() ? 1 : 0);
 }
 
@@ -116,8 +113,7 @@ void RankPool::RunMember(int rank, int thread, const Body& body) {
   if (!status.ok()) {
     group_->Poison(status.WithContext(fmt::format("rank {}", rank)));
   } else if (!state.closing.load(std::memory_order_relaxed) && !group_->poisoned()) {
-    group_->Poison(
-        PeerLost(fmt::format("rank {} thread {} left before it was told to", rank, thread)));
+    group_->Poison(PeerLost(fmt::format("rank {} thread {} left before it was told to", rank, thread)));
   }
   state.num_left.fetch_add(1, std::memory_order_release);
 }
@@ -130,8 +126,7 @@ bool RankPool::WaitChildren(double secs) {
     group_->ReapDead();
     bool alone = true;
     for (pid_t child : group_->children_) alone = alone && child == 0;
-    // A killed rank's members never count themselves out, so processes are judged by their end
-    // alone.
+    // A killed rank's members never count themselves out, so processes are judged by their end alone.
     const uint32_t others = static_cast<uint32_t>(threads_.size());
     if (!by_process) {
       alone = group_->state_->num_left.load(std::memory_order_acquire) >= others;

@@ -1,8 +1,6 @@
-// Starts the members of a group, each on its own thread or in its own process, and brings them
-// home.
+// Starts the members of a group, each on its own thread or in its own process, and brings them home.
 //
-// Requires: process mode: the caller has no other thread yet (checked), and the calling thread
-// outlives the pool (the
+// Requires: process mode: the caller has no other thread yet (checked), and the calling thread outlives the pool (the
 //           kernel ties a child's life to the thread that forked it)
 // Errors:   kInvalidArgument  other threads run already (process mode)
 //           kOutOfMemory      a fork or a thread was refused
@@ -22,8 +20,8 @@ namespace lockstep::comm {
 
 class RankPool {
  public:
-  // Runs in every member except the leader, normally `while (m.WaitCommand(&c)) ...`. A status that
-  // is not ok poisons the group, with the rank's number before its text.
+  // Runs in every member except the leader, normally `while (m.WaitCommand(&c)) ...`. A status that is not ok poisons
+  // the group, with the rank's number before its text.
   using Body = std::function<Status(Member&)>;
 
   static Result<std::unique_ptr<RankPool>> Start(const GroupOptions& options, Body body);
@@ -34,12 +32,11 @@ class RankPool {
   Group& group() { return *group_; }
   Member& leader() { return *leader_; }
 
-  // Between steps: the group's fault, if it has one; looks for dead processes too. Inside a step
-  // the leader's waits do.
+  // Between steps: the group's fault, if it has one; looks for dead processes too. Inside a step the leader's waits do.
   Status Check();
 
-  // Posts the shutdown and waits for every member. One that does not leave within a grace is told
-  // by poison, and a process that still stays is killed. A second call returns the same status.
+  // Posts the shutdown and waits for every member. One that does not leave within a grace is told by poison, and a
+  // process that still stays is killed. A second call returns the same status.
   Status Join();
 
  private:

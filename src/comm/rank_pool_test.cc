@@ -1,5 +1,4 @@
-// Ranks that die, stall or leave: the error names them, within the timeout, and nobody hangs
-// (promise P6).
+// Ranks that die, stall or leave: the error names them, within the timeout, and nobody hangs (promise P6).
 #include "comm/rank_pool.h"
 
 #include <gtest/gtest.h>
@@ -57,8 +56,7 @@ TEST(RankPool, AKilledRankIsNamed) {
   for (RankMode mode : Modes()) {
     for (int threads : {1, 2}) {
       for (int rank : {1, 2}) {
-        Outcome o = RunWithFault(Options(3, threads, mode, 10),
-                                 "kill:rank=" + std::to_string(rank) + ",step=20");
+        Outcome o = RunWithFault(Options(3, threads, mode, 10), "kill:rank=" + std::to_string(rank) + ",step=20");
         EXPECT_EQ(o.status.code(), StatusCode::kPeerLost);
         EXPECT_TRUE(Contains(o.status, "rank " + std::to_string(rank))) << o.status.message();
         EXPECT_TRUE(Contains(o.status, "died")) << o.status.message();
@@ -126,11 +124,10 @@ TEST(RankPool, ExitAndAbortOfAProcessAreNamed) {
 
 TEST(RankPool, CheckNoticesADeathBetweenSteps) {
   if (testing::kThreadSanitizer) GTEST_SKIP();
-  auto pool =
-      RankPool::Start(Options(2, 1, RankMode::kProcess, 10), StepLoop([](Member& m, uint32_t) {
-                        m.SyncWorld(SyncOp::kEnd);
-                        kill(getpid(), SIGKILL);
-                      }));
+  auto pool = RankPool::Start(Options(2, 1, RankMode::kProcess, 10), StepLoop([](Member& m, uint32_t) {
+                                m.SyncWorld(SyncOp::kEnd);
+                                kill(getpid(), SIGKILL);
+                              }));
   ASSERT_TRUE(pool.ok());
   EXPECT_TRUE((*pool)->Check().ok());
   (*pool)->leader().PostCommand(1);

@@ -1,5 +1,7 @@
-// Helpers of comm's tests: which rank modes this build can run, seeded delays, a pool with a step
-// function.
+// Helpers of comm's tests: which rank modes this build can run, seeded delays, a pool with a step function.
+//
+// Errors:  a false LS_CHECK ends the test program
+// Threads: any
 #pragma once
 
 #include <sched.h>
@@ -20,8 +22,7 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-// The thread sanitizer sees one process only, and runs a thread of its own, which a fork would
-// lose.
+// The thread sanitizer sees one process only, and runs a thread of its own, which a fork would lose.
 inline std::vector<RankMode> Modes() {
   if (kThreadSanitizer) return {RankMode::kThread};
   return {RankMode::kThread, RankMode::kProcess};
@@ -51,8 +52,7 @@ inline GroupOptions Options(int world, int threads, RankMode mode, double timeou
   options.mode = mode;
   options.shared_bytes = 1 << 20;
   options.timeout_secs = timeout_secs;
-  // A test host has other work: a member that spins for its share of the cores would slow the whole
-  // run down.
+  // A test host has other work: a member that spins for its share of the cores would slow the whole run down.
   options.oversubscribed = world * threads >= static_cast<int>(std::thread::hardware_concurrency());
   return options;
 }

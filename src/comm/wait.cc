@@ -1,5 +1,4 @@
-// Waiting: spin, then park; and the member calls built on it. The protocol is explained in
-// group_state.h.
+// Waiting: spin, then park; and the member calls built on it. The protocol is explained in group_state.h.
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -17,18 +16,15 @@
 namespace lockstep::comm {
 namespace {
 
-// A step's longest ordinary wait is the skew of one prefill matmul, and the gap between steps is
-// below a millisecond, so 5 ms of spinning keeps a busy engine free of system calls; an idle one
-// parks.
+// A step's longest ordinary wait is the skew of one prefill matmul, and the gap between steps is below a millisecond,
+// so 5 ms of spinning keeps a busy engine free of system calls; an idle one parks.
 constexpr int64_t kSpinNs = 5'000'000;
-// With more members than cores the awaited one may need this very core: spin only for as long as a
-// park costs.
+// With more members than cores the awaited one may need this very core: spin only for as long as a park costs.
 constexpr int kOversubscribedSpins = 64;
 // Spins between two reads of the clock, about 40 us of pauses. A power of two.
 constexpr int kSpinsPerClock = 1024;
 constexpr int kSpinsPerPoisonCheck = 16;
-// A parked member looks around this often: the leader for dead children, all for a poison that
-// raced with the park.
+// A parked member looks around this often: the leader for dead children, all for a poison that raced with the park.
 constexpr int64_t kLeaderSliceNs = 20'000'000;
 constexpr int64_t kSliceNs = 50'000'000;
 
@@ -44,23 +40,20 @@ uint32_t* FutexWord(std::atomic<uint64_t>& word) {
   return reinterpret_cast<uint32_t*>(&word);
 }
 
-// Processes share the word through different address spaces: only the non-private form finds it by
-// its page.
+// Processes share the word through different address spaces: only the non-private form finds it by its page.
 int FutexOp(int op, RankMode mode) {
   return mode == RankMode::kThread ? op | FUTEX_PRIVATE_FLAG : op;
 }
 
 void ParkOn(std::atomic<uint64_t>& word, uint64_t seen, int64_t nanos, RankMode mode) {
   timespec timeout{nanos / 1'000'000'000, nanos % 1'000'000'000};
-  syscall(SYS_futex, FutexWord(word), FutexOp(FUTEX_WAIT, mode), static_cast<uint32_t>(seen),
-          &timeout, nullptr, 0);
+  syscall(SYS_futex, FutexWord(word), FutexOp(FUTEX_WAIT, mode), static_cast<uint32_t>(seen), &timeout, nullptr, 0);
 }
 
 }  // namespace
 
 int64_t SteadyNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -68,8 +61,7 @@ void WakeWord(std::atomic<uint64_t>& word, RankMode mode) {
   syscall(SYS_futex, FutexWord(word), FutexOp(FUTEX_WAKE, mode), INT_MAX, nullptr, nullptr, 0);
 }
 
-void PublishWord(std::atomic<uint64_t>& word, std::atomic<uint32_t>& sleepers, uint64_t value,
-                 RankMode mode) {
+void PublishWord(std::atomic<uint64_t>& word, std::atomic<uint32_t>& sleepers, uint64_t value, RankMode mode) {
   word.store(value, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]]
     WakeWord(word, mode);
@@ -92,11 +84,10 @@ struct Member::WaitTarget {
 bool Member::SameOp(const WaitTarget& t, uint64_t seen) {
   if (WordEpoch(seen) != t.epoch || WordOp(seen) == t.op) [[likely]]
     return true;
-  group_->Poison(
-      Internal(fmt::format("ranks disagree about the program at epoch {}: rank {} thread {} is in "
-                           "{}, rank {} thread {} in {}",
-                           t.epoch, rank_, thread_, SyncOpName(t.op), t.peer / threads_per_rank(),
-                           t.peer % threads_per_rank(), SyncOpName(WordOp(seen)))));
+  group_->Poison(Internal(
+      fmt::format("ranks disagree about the program at epoch {}: rank {} thread {} is in {}, rank {} thread {} in {}",
+                  t.epoch, rank_, thread_, SyncOpName(t.op), t.peer / threads_per_rank(), t.peer % threads_per_rank(),
+                  SyncOpName(WordOp(seen)))));
   return false;
 }
 
@@ -104,11 +95,10 @@ bool Member::Expired(const WaitTarget& t, int64_t now_ns) {
   if (t.timeout_ns == 0 || now_ns < *t.deadline_ns) return false;
   uint64_t seen = t.word.load(std::memory_order_acquire);
   if (t.Reached(seen)) return false;  // it came while we looked at the clock
-  group_->Poison(PeerLost(fmt::format(
-      "rank {} thread {} waited {:.3g} s in {} for rank {} thread {}: epoch {} expected, {} seen "
-      "(in {})",
-      rank_, thread_, t.timeout_ns * 1e-9, SyncOpName(t.op), t.peer / threads_per_rank(),
-      t.peer % threads_per_rank(), t.epoch, WordEpoch(seen), SyncOpName(WordOp(seen)))));
+  group_->Poison(PeerLost(
+      fmt::format("rank {} thread {} waited {:.3g} s in {} for rank {} thread {}: epoch {} expected, {} seen (in {})",
+                  rank_, thread_, t.timeout_ns * 1e-9, SyncOpName(t.op), t.peer / threads_per_rank(),
+                  t.peer % threads_per_rank(), t.epoch, WordEpoch(seen), SyncOpName(WordOp(seen)))));
   return true;
 }
 
@@ -164,8 +154,7 @@ bool Member::Park(const WaitTarget& t) {
 
 void Member::ArriveWorld(SyncOp op) {
   MemberSlot& mine = group_->state_->slot(index_);
-  PublishWord(mine.world, mine.world_sleepers, PackWord(++world_epoch_, op),
-              group_->options().mode);
+  PublishWord(mine.world, mine.world_sleepers, PackWord(++world_epoch_, op), group_->options().mode);
 }
 
 bool Member::WaitWorld(SyncOp op) {
@@ -176,8 +165,7 @@ bool Member::WaitWorld(SyncOp op) {
   for (int peer = 0; peer < num_members && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, group_->timeout_ns_,
-                  &deadline_ns});
+    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();
@@ -194,8 +182,7 @@ bool Member::SyncRank(SyncOp op) {
   for (int peer = rank_ * num_threads; peer < (rank_ + 1) * num_threads && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor(
-        {slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
+    ok = WaitFor({slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();
@@ -206,27 +193,24 @@ void Member::PostCommand(uint32_t command) {
   GroupState& state = *group_->state_;
   ++command_seq_;
   state.command_values[command_seq_ % 2].store(command, std::memory_order_relaxed);
-  PublishWord(state.command, state.command_sleepers, PackWord(command_seq_, SyncOp::kCommand),
-              group_->options().mode);
+  PublishWord(state.command, state.command_sleepers, PackWord(command_seq_, SyncOp::kCommand), group_->options().mode);
 }
 
 bool Member::WaitCommand(uint32_t* command) {
   LS_CHECK(!is_leader());
   GroupState& state = *group_->state_;
   int64_t deadline_ns = 0;
-  if (!WaitFor({state.command, state.command_sleepers, command_seq_ + 1, SyncOp::kCommand, 0, 0,
-                &deadline_ns})) {
+  if (!WaitFor({state.command, state.command_sleepers, command_seq_ + 1, SyncOp::kCommand, 0, 0, &deadline_ns})) {
     return false;
   }
   if (group_->poisoned() || state.closing.load(std::memory_order_relaxed)) return false;
   uint64_t posted = WordEpoch(state.command.load(std::memory_order_acquire));
   ++command_seq_;
   if (posted != command_seq_) {
-    // Read again: a shutdown may be posted over a command that nobody has taken, and says so before
-    // it is posted.
+    // Read again: a shutdown may be posted over a command that nobody has taken, and says so before it is posted.
     if (state.closing.load(std::memory_order_relaxed)) return false;
-    group_->Poison(Internal(fmt::format("rank {} thread {} missed command {}: the leader is at {}",
-                                        rank_, thread_, command_seq_, posted)));
+    group_->Poison(Internal(
+        fmt::format("rank {} thread {} missed command {}: the leader is at {}", rank_, thread_, command_seq_, posted)));
     return false;
   }
   *command = state.command_values[command_seq_ % 2].load(std::memory_order_relaxed);

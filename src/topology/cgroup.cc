@@ -72,21 +72,18 @@ CgroupLimits ReadCgroupLimits(const std::string& root) {
     }
     if (list.find(",cpu,") != std::string::npos) {
       for (const std::string& name : {std::string("cpu"), controllers}) {
-        ForEachLevel(fmt::format("{}/sys/fs/cgroup/{}", root, name), path,
-                     [&](const std::string& folder) {
-                       std::string quota, period;
-                       if (ReadLine(folder + "/cpu.cfs_quota_us", &quota) &&
-                           ReadLine(folder + "/cpu.cfs_period_us", &period)) {
-                         TightenCpus(quota, period, &limits.cpus);
-                       }
-                     });
+        ForEachLevel(fmt::format("{}/sys/fs/cgroup/{}", root, name), path, [&](const std::string& folder) {
+          std::string quota, period;
+          if (ReadLine(folder + "/cpu.cfs_quota_us", &quota) && ReadLine(folder + "/cpu.cfs_period_us", &period)) {
+            TightenCpus(quota, period, &limits.cpus);
+          }
+        });
       }
     }
     if (list.find(",memory,") != std::string::npos) {
       ForEachLevel(root + "/sys/fs/cgroup/memory", path, [&](const std::string& folder) {
         std::string text;
-        if (ReadLine(folder + "/memory.limit_in_bytes", &text))
-          TightenBytes(text, &limits.memory_bytes);
+        if (ReadLine(folder + "/memory.limit_in_bytes", &text)) TightenBytes(text, &limits.memory_bytes);
       });
     }
   }

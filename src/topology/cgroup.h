@@ -3,8 +3,8 @@
 // Units:   CPUs (2.5 = two and a half); bytes
 // Errors:  none: what cannot be read does not limit
 // Threads: any
-// Source:  control-group v2: cpu.max, memory.max; v1: cpu.cfs_quota_us, cpu.cfs_period_us,
-// memory.limit_in_bytes
+// Source:  control-group v2: cpu.max, memory.max;
+//          v1: cpu.cfs_quota_us, cpu.cfs_period_us, memory.limit_in_bytes
 #pragma once
 
 #include <cstdint>

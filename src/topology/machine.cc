@@ -28,12 +28,10 @@ int CutByQuota(int count, double quota_cpus) {
 
 void ReadCaches(hwloc_topology_t t, Machine* machine) {
   std::map<std::tuple<int, uint64_t, int>, int> kinds;
-  for (hwloc_obj_type_t type :
-       {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE}) {
+  for (hwloc_obj_type_t type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE}) {
     for (hwloc_obj_t o = hwloc_get_next_obj_by_type(t, type, nullptr); o != nullptr;
          o = hwloc_get_next_obj_by_type(t, type, o)) {
-      ++kinds[{static_cast<int>(o->attr->cache.depth), o->attr->cache.size,
-               hwloc_bitmap_weight(o->cpuset)}];
+      ++kinds[{static_cast<int>(o->attr->cache.depth), o->attr->cache.size, hwloc_bitmap_weight(o->cpuset)}];
     }
   }
   for (const auto& [kind, count] : kinds) {
@@ -44,8 +42,7 @@ void ReadCaches(hwloc_topology_t t, Machine* machine) {
 std::string CpuModel(hwloc_topology_t t) {
   if (!device::cpu::Features().model_name.empty()) return device::cpu::Features().model_name;
   hwloc_obj_t package = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_PACKAGE, nullptr);
-  const char* name =
-      hwloc_obj_get_info_by_name(package ? package : hwloc_get_root_obj(t), "CPUModel");
+  const char* name = hwloc_obj_get_info_by_name(package ? package : hwloc_get_root_obj(t), "CPUModel");
   return name != nullptr ? name : "unknown CPU";
 }
 
@@ -92,14 +89,12 @@ Result<Machine> DiscoverMachine() {
     cpu.allowed = allowed_set.count(cpu.os_index) > 0;
     machine.cpus.push_back(cpu);
   }
-  if (machine.num_allowed_cpus() == 0)
-    return Internal("hwloc and the affinity mask have no CPU in common");
+  if (machine.num_allowed_cpus() == 0) return Internal("hwloc and the affinity mask have no CPU in common");
   return machine;
 }
 
 int Machine::num_allowed_cpus() const {
-  return static_cast<int>(
-      std::count_if(cpus.begin(), cpus.end(), [](const Cpu& c) { return c.allowed; }));
+  return static_cast<int>(std::count_if(cpus.begin(), cpus.end(), [](const Cpu& c) { return c.allowed; }));
 }
 
 int Machine::num_allowed_cores() const {

@@ -61,8 +61,7 @@ Placement PlaceRanks(const Machine& machine, int world_size, int threads_per_ran
   size_t next = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     for (int thread = 0; thread < threads_per_rank; ++thread) {
-      const Cpu& cpu =
-          spread ? by_node[node_of(rank)][used[node_of(rank)]++] : order[next++ % order.size()];
+      const Cpu& cpu = spread ? by_node[node_of(rank)][used[node_of(rank)]++] : order[next++ % order.size()];
       if (thread == 0) placement.numa_nodes.push_back(cpu.numa_node);
       placement.cpus[rank].push_back(cpu.os_index);
     }
@@ -79,8 +78,8 @@ Placement PlaceRanks(const Machine& machine, int world_size, int threads_per_ran
         world_size, threads_per_rank, machine.num_usable_cpus(), machine.num_allowed_cpus(),
         machine.quota_cpus > 0 ? fmt::format(", quota {:.2f}", machine.quota_cpus) : "");
   } else if (total > machine.num_allowed_cores()) {
-    placement.warning = fmt::format("{} ranks x {} threads on {} cores: some cores run two threads",
-                                    world_size, threads_per_rank, machine.num_allowed_cores());
+    placement.warning = fmt::format("{} ranks x {} threads on {} cores: some cores run two threads", world_size,
+                                    threads_per_rank, machine.num_allowed_cores());
   }
   return placement;
 }

@@ -81,46 +81,38 @@ Result<MachineReport> MakeReport() {
     r.missing.push_back("transparent huge pages: weights lie on small pages, a few percent slower");
   }
   if (r.machine.quota_cpus > 0 && r.machine.quota_cpus < r.machine.num_allowed_cpus()) {
-    r.missing.push_back(fmt::format("CPU time: the control group allows {:.2f} of {} CPUs",
-                                    r.machine.quota_cpus, r.machine.num_allowed_cpus()));
+    r.missing.push_back(fmt::format("CPU time: the control group allows {:.2f} of {} CPUs", r.machine.quota_cpus,
+                                    r.machine.num_allowed_cpus()));
   }
-  if (r.has_nvidia_gpu)
-    r.missing.push_back(fmt::format("{}: the NVIDIA GPU is not used", kCudaNote));
+  if (r.has_nvidia_gpu) r.missing.push_back(fmt::format("{}: the NVIDIA GPU is not used", kCudaNote));
   return r;
 }
 
 std::string MachineReport::ToText() const {
   std::string text;
-  auto line = [&](const char* name, const std::string& value) {
-    text += fmt::format("{:<14} {}\n", name, value);
-  };
+  auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
   const Machine& m = machine;
   line("CPU", m.cpu_model);
-  line("cores",
-       fmt::format("{} CPUs on {} cores allowed, {} CPUs in the machine, {} package{}{}",
-                   m.num_allowed_cpus(), m.num_allowed_cores(), m.cpus.size(), m.num_packages,
-                   m.num_packages == 1 ? "" : "s",
-                   m.quota_cpus > 0 ? fmt::format(", quota {:.2f} CPUs", m.quota_cpus) : ""));
+  line("cores", fmt::format("{} CPUs on {} cores allowed, {} CPUs in the machine, {} package{}{}", m.num_allowed_cpus(),
+                            m.num_allowed_cores(), m.cpus.size(), m.num_packages, m.num_packages == 1 ? "" : "s",
+                            m.quota_cpus > 0 ? fmt::format(", quota {:.2f} CPUs", m.quota_cpus) : ""));
   for (size_t n = 0; n < m.numa_nodes.size(); ++n) {
-    line(n == 0 ? "NUMA nodes" : "", fmt::format("node {}: {}", m.numa_nodes[n].os_index,
-                                                 HumanBytes(m.numa_nodes[n].memory_bytes)));
+    line(n == 0 ? "NUMA nodes" : "",
+         fmt::format("node {}: {}", m.numa_nodes[n].os_index, HumanBytes(m.numa_nodes[n].memory_bytes)));
   }
   for (size_t c = 0; c < m.caches.size(); ++c) {
     const Cache& cache = m.caches[c];
-    line(c == 0 ? "caches" : "",
-         fmt::format("L{} {} x {}, shared by {} CPU{}", cache.level, HumanBytes(cache.bytes),
-                     cache.count, cache.num_cpus, cache.num_cpus == 1 ? "" : "s"));
+    line(c == 0 ? "caches" : "", fmt::format("L{} {} x {}, shared by {} CPU{}", cache.level, HumanBytes(cache.bytes),
+                                             cache.count, cache.num_cpus, cache.num_cpus == 1 ? "" : "s"));
   }
   line("instructions", features.ToString().empty() ? "generic only" : features.ToString());
-  line("memory", fmt::format("{}, {} available", HumanBytes(memory_bytes),
-                             HumanBytes(memory_available_bytes)));
+  line("memory", fmt::format("{}, {} available", HumanBytes(memory_bytes), HumanBytes(memory_available_bytes)));
   line("huge pages", transparent_huge_pages.empty() ? "not offered" : transparent_huge_pages);
   line("/dev/shm", shm_bytes == 0 ? "none" : HumanBytes(shm_bytes));
   line("GPU", fmt::format("{}; {}", has_nvidia_gpu ? "NVIDIA" : "none found", kCudaNote));
   line("fingerprint", m.Fingerprint());
-  line("will use", fmt::format("{} thread{}, {} kernels{}", m.num_usable_cores(),
-                               m.num_usable_cores() == 1 ? "" : "s", device::cpu::CpuIsaName(isa),
-                               isa_forced ? " (LOCKSTEP_CPU_ISA)" : ""));
+  line("will use", fmt::format("{} thread{}, {} kernels{}", m.num_usable_cores(), m.num_usable_cores() == 1 ? "" : "s",
+                               device::cpu::CpuIsaName(isa), isa_forced ? " (LOCKSTEP_CPU_ISA)" : ""));
   if (missing.empty()) line("missing", "nothing");
   for (size_t i = 0; i < missing.size(); ++i) line(i == 0 ? "missing" : "", missing[i]);
   return text;
@@ -131,8 +123,7 @@ std::string MachineReport::ToJson() const {
   for (const NumaNode& n : machine.numa_nodes)
     nodes.push_back({{"node", n.os_index}, {"memory_bytes", n.memory_bytes}});
   for (const Cache& c : machine.caches) {
-    caches.push_back(
-        {{"level", c.level}, {"bytes", c.bytes}, {"cpus", c.num_cpus}, {"count", c.count}});
+    caches.push_back({{"level", c.level}, {"bytes", c.bytes}, {"cpus", c.num_cpus}, {"count", c.count}});
   }
   nlohmann::ordered_json json = {
       {"fingerprint", machine.Fingerprint()},
@@ -140,8 +131,7 @@ std::string MachineReport::ToJson() const {
       {"cpus", machine.cpus.size()},
       {"allowed_cpus", machine.num_allowed_cpus()},
       {"allowed_cores", machine.num_allowed_cores()},
-      {"quota_cpus", machine.quota_cpus > 0 ? nlohmann::ordered_json(machine.quota_cpus)
-                                            : nlohmann::ordered_json()},
+      {"quota_cpus", machine.quota_cpus > 0 ? nlohmann::ordered_json(machine.quota_cpus) : nlohmann::ordered_json()},
       {"packages", machine.num_packages},
       {"smt", machine.has_smt()},
       {"numa_nodes", nodes},

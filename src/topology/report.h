@@ -20,8 +20,8 @@ struct MachineReport {
   device::cpu::CpuFeatures features;
   device::cpu::CpuIsa isa = device::cpu::CpuIsa::kGeneric;  // that will be used
   bool isa_forced = false;                                  // by LOCKSTEP_CPU_ISA
-  std::string transparent_huge_pages;  // "always", "madvise", "never"; empty: not offered
-  uint64_t memory_bytes = 0;           // of the machine, or of the control group if that is less
+  std::string transparent_huge_pages;                       // "always", "madvise", "never"; empty: not offered
+  uint64_t memory_bytes = 0;                                // of the machine, or of the control group if that is less
   uint64_t memory_available_bytes = 0;
   uint64_t shm_bytes = 0;  // size of /dev/shm, 0: none
   bool has_nvidia_gpu = false;

@@ -23,8 +23,7 @@ Machine MakeMachine(int nodes, int cores_per_node, int smt) {
   const int cores = nodes * cores_per_node;
   for (int core = 0; core < cores; ++core) {
     for (int s = 0; s < smt; ++s) {
-      m.cpus.push_back(
-          {s * cores + core, core, core / cores_per_node, core / cores_per_node, s, true});
+      m.cpus.push_back({s * cores + core, core, core / cores_per_node, core / cores_per_node, s, true});
     }
   }
   for (int n = 0; n < nodes; ++n) m.numa_nodes.push_back({n, uint64_t{1} << 34});
@@ -60,8 +59,7 @@ TEST(Placement, NoCpuTwiceWhileThereAreEnough) {
           EXPECT_EQ(static_cast<int>(cpus.size()), world * threads);
           EXPECT_FALSE(p.oversubscribed);
           if (world * threads <= nodes * 6) {
-            EXPECT_EQ(static_cast<int>(cores.size()), world * threads)
-                << "a core twice while others are idle";
+            EXPECT_EQ(static_cast<int>(cores.size()), world * threads) << "a core twice while others are idle";
           }
           int next = 0;
           for (const auto& island : p.islands) {
@@ -102,8 +100,7 @@ TEST(Placement, ForbiddenCpusAreNotUsed) {
 class CgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ =
-        std::filesystem::temp_directory_path() / ("lockstep_cgroup_" + std::to_string(getpid()));
+    root_ = std::filesystem::temp_directory_path() / ("lockstep_cgroup_" + std::to_string(getpid()));
     std::filesystem::remove_all(root_);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }

@@ -31,18 +31,16 @@ std::string ChromeTraceJson(const std::vector<const SpanRing*>& rings) {
     for (const Span& span : spans.back()) origin = std::min(origin, span.begin_ticks);
   }
   const double us_per_tick = NsPerTick() * 1e-3;
-  // Written by hand: the names are literals of ours without quotes, and a trace may hold a million
-  // spans.
+  // Written by hand: the names are literals of ours without quotes, and a trace may hold a million spans.
   std::string json = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   const char* separator = "\n";
   for (size_t r = 0; r < rings.size(); ++r) {
     for (const Span& span : spans[r]) {
-      fmt::format_to(
-          std::back_inserter(json),
-          "{}{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-          separator, span.name, rings[r]->rank(), rings[r]->thread(),
-          static_cast<double>(span.begin_ticks - origin) * us_per_tick,
-          static_cast<double>(span.end_ticks - span.begin_ticks) * us_per_tick);
+      fmt::format_to(std::back_inserter(json),
+                     "{}{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}", separator,
+                     span.name, rings[r]->rank(), rings[r]->thread(),
+                     static_cast<double>(span.begin_ticks - origin) * us_per_tick,
+                     static_cast<double>(span.end_ticks - span.begin_ticks) * us_per_tick);
       separator = ",\n";
     }
   }
@@ -54,14 +52,12 @@ Status WriteChromeTrace(const std::string& path, const std::vector<const SpanRin
   const std::string json = ChromeTraceJson(rings);
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) {
-    return InvalidArgument(
-        fmt::format("cannot write the trace {}: {}", path, std::strerror(errno)));
+    return InvalidArgument(fmt::format("cannot write the trace {}: {}", path, std::strerror(errno)));
   }
   const bool written = std::fwrite(json.data(), 1, json.size(), file) == json.size();
   const int error = errno;
   if (std::fclose(file) != 0 || !written) {
-    return InvalidArgument(
-        fmt::format("cannot write the trace {}: {}", path, std::strerror(error)));
+    return InvalidArgument(fmt::format("cannot write the trace {}: {}", path, std::strerror(error)));
   }
   return OkStatus();
 }

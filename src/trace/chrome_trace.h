@@ -3,9 +3,9 @@
 // Units:    ticks inside, microseconds in the file
 // Errors:   kInvalidArgument  the file cannot be written
 // Threads:  one ring a thread; the writer runs while no thread records
-// Capture:  the constructor and WriteChromeTrace: Prepare; Record: Run (no allocation; the oldest
-// span is overwritten) Cost:     Record stores 24 bytes Source:   Chrome's Trace Event Format, "X"
-// (complete) events
+// Capture:  the constructor and WriteChromeTrace: Prepare; Record: Run (no allocation; the oldest span is overwritten)
+// Cost:     Record stores 24 bytes
+// Source:   Chrome's Trace Event Format, "X" (complete) events
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,7 @@ struct Span {
 class SpanRing {
  public:
   // rank and thread become the process and thread of the trace.
-  SpanRing(int rank, int thread, size_t capacity)
-      : rank_(rank), thread_(thread), spans_(capacity > 0 ? capacity : 1) {}
+  SpanRing(int rank, int thread, size_t capacity) : rank_(rank), thread_(thread), spans_(capacity > 0 ? capacity : 1) {}
 
   void Record(const char* name, uint64_t begin_ticks, uint64_t end_ticks) {
     spans_[num_recorded_++ % spans_.size()] = {name, begin_ticks, end_ticks};

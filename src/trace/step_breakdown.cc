@@ -51,8 +51,8 @@ StepSummary Summarize(const StepBreakdown& breakdown) {
 std::string StepSummary::ToString() const {
   std::string text;
   for (int i = 0; i < kNumOwners; ++i) {
-    text += fmt::format("{:<15} {:>10.1f} us {:>6.1f} %\n", OwnerName(static_cast<Owner>(i)),
-                        mean_us[i], share[i] * 100);
+    text +=
+        fmt::format("{:<15} {:>10.1f} us {:>6.1f} %\n", OwnerName(static_cast<Owner>(i)), mean_us[i], share[i] * 100);
   }
   text += fmt::format("{:<15} {:>10.1f} us over {} steps\n", "total", total_us, num_steps);
   return text;

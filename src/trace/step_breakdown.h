@@ -1,9 +1,9 @@
 // Where a step's time goes: each interval between consecutive stamps has one owner (promise P7).
 //
 // Units:   ticks inside (trace/ticks.h), microseconds a step in the summary
-// Threads: one Stopwatch a member, written by its thread; read by others only while that thread
-// waits Capture: Run: no allocation, no system call Cost:    a stamp is one clock read and two
-// additions
+// Threads: one Stopwatch a member, written by its thread; read by others only while that thread waits
+// Capture: Run: no allocation, no system call
+// Cost:    a stamp is one clock read and two additions
 #pragma once
 
 #include <array>
@@ -58,8 +58,7 @@ class Stopwatch {
   // The interval since the last Start or Stamp goes to `owner`.
   void Stamp(Owner owner) { StampSplit(owner, owner, 0); }
 
-  // The same, but `part_ticks` of it (at most all) go to `part_owner`: the wait inside an
-  // all-reduce.
+  // The same, but `part_ticks` of it (at most all) go to `part_owner`: the wait inside an all-reduce.
   void StampSplit(Owner owner, Owner part_owner, uint64_t part_ticks) {
     const uint64_t now = Ticks();
     // A thread that moved between sockets may see its counter step back a little; time does not.

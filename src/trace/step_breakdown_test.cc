@@ -15,8 +15,7 @@ TEST(Ticks, AgreeWithTheSteadyClock) {
   uint64_t begin_ticks = Ticks();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   uint64_t end_ticks = Ticks();
-  double ns =
-      std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+  double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
   // 5 %: on a loaded machine the thread may be moved off between the two clock reads.
   EXPECT_NEAR((end_ticks - begin_ticks) * ns_per_tick / ns, 1.0, 0.05);
 }

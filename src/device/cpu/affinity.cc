@@ -48,13 +48,12 @@ Status PinThread(const std::vector<int>& cpus) {
   const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
   CPU_ZERO_S(bytes, set.get());
   for (int cpu : cpus) {
-    if (cpu < 0 || cpu >= kMaxCpus)
-      return InvalidArgument(fmt::format("cannot pin to CPU {}", cpu));
+    if (cpu < 0 || cpu >= kMaxCpus) return InvalidArgument(fmt::format("cannot pin to CPU {}", cpu));
     CPU_SET_S(cpu, bytes, set.get());
   }
   if (sched_setaffinity(0, bytes, set.get()) != 0) {
-    return InvalidArgument(fmt::format("cannot pin a thread to CPU {}: {}", fmt::join(cpus, ","),
-                                       std::strerror(errno)));
+    return InvalidArgument(
+        fmt::format("cannot pin a thread to CPU {}: {}", fmt::join(cpus, ","), std::strerror(errno)));
   }
   return OkStatus();
 }

@@ -61,8 +61,7 @@ TEST(Affinity, PinsAndUnpins) {
 }
 
 TEST(Memory, IsAlignedZeroAndKeepsContents) {
-  for (size_t bytes :
-       {size_t{1}, size_t{4096}, kHugePageBytes - 1, kHugePageBytes, 3 * kHugePageBytes + 5}) {
+  for (size_t bytes : {size_t{1}, size_t{4096}, kHugePageBytes - 1, kHugePageBytes, 3 * kHugePageBytes + 5}) {
     auto memory = Memory::Allocate(bytes, "a test");
     ASSERT_TRUE(memory.ok());
     EXPECT_EQ(memory->bytes(), bytes);

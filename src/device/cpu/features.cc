@@ -147,13 +147,11 @@ Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
-    return Unsupported(
-        fmt::format("instruction set \"{}\": this machine has {}", text,
-                    features.ToString().empty() ? "generic only" : features.ToString()));
+    return Unsupported(fmt::format("instruction set \"{}\": this machine has {}", text,
+                                   features.ToString().empty() ? "generic only" : features.ToString()));
   }
-  return InvalidArgument(
-      fmt::format("instruction set \"{}\": generic, avx2 or avx512; this machine's best is {}",
-                  text, CpuIsaName(BestIsa(features))));
+  return InvalidArgument(fmt::format("instruction set \"{}\": generic, avx2 or avx512; this machine's best is {}", text,
+                                     CpuIsaName(BestIsa(features))));
 }
 
 }  // namespace lockstep::device::cpu

@@ -1,11 +1,9 @@
-// Which vector instructions this CPU has and the system lets us use, and which of our kernel sets
-// runs on it.
+// Which vector instructions this CPU has and the system lets us use, and which of our kernel sets runs on it.
 //
 // Errors:  kInvalidArgument  an instruction set that does not exist
 //          kUnsupported      one that this machine does not have
 // Threads: any
-// Source:  CPUID leaves 1, 7.0, 7.1, 80000002h-4h; XGETBV(0): the system must save the registers,
-// or they are lost
+// Source:  CPUID leaves 1, 7.0, 7.1, 80000002h-4h; XGETBV(0): the system must save the registers, or they are lost
 #pragma once
 
 #include <string>
@@ -19,8 +17,7 @@ struct CpuFeatures {
   bool avx2 = false, fma = false, f16c = false;
   bool avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false, avx512_vnni = false;
   bool avx_vnni = false;
-  bool amx_int8 =
-      false;  // the CPU and the saved registers; a process must still ask for the tile permission
+  bool amx_int8 = false;  // the CPU and the saved registers; a process must still ask for the tile permission
 
   std::string ToString() const;  // "avx2 fma f16c avx512f"
 };

@@ -26,21 +26,17 @@ Result<Memory> Memory::Allocate(size_t bytes, const std::string& purpose) {
   errno = ENOMEM;
   if (CheckedAdd(bytes, slack_bytes + page_bytes, &mapping_bytes)) {
     mapping_bytes = mapping_bytes / page_bytes * page_bytes;
-    mapping =
-        mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
   if (mapping == MAP_FAILED) {
-    return OutOfMemory(
-        fmt::format("cannot allocate {} bytes for {}: {}", bytes, purpose, std::strerror(errno)));
+    return OutOfMemory(fmt::format("cannot allocate {} bytes for {}: {}", bytes, purpose, std::strerror(errno)));
   }
   memory.mapping_ = mapping;
   memory.mapping_bytes_ = mapping_bytes;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(mapping);
-  memory.data_ =
-      reinterpret_cast<std::byte*>(huge ? AlignUp<uintptr_t>(begin, kHugePageBytes) : begin);
+  memory.data_ = reinterpret_cast<std::byte*>(huge ? AlignUp<uintptr_t>(begin, kHugePageBytes) : begin);
   if (huge) {
-    memory.huge_advised_ =
-        madvise(memory.data_, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE) == 0;
+    memory.huge_advised_ = madvise(memory.data_, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE) == 0;
   }
   return memory;
 }
@@ -65,8 +61,7 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 void Memory::FirstTouch() {
   const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   for (size_t i = 0; i < bytes_; i += page_bytes) {
-    // A write, since reading maps the one shared zero page; the same value, since the page may be
-    // in use.
+    // A write, since reading maps the one shared zero page; the same value, since the page may be in use.
     volatile std::byte& first = data_[i];
     first = first;
   }

@@ -1,9 +1,10 @@
 // Large blocks of memory: page aligned, on huge pages where the system grants them.
 //
 // Units:   bytes
-// Errors:  kOutOfMemory  the system refused; the text names the bytes asked for and what they were
-// for Threads: a block belongs to whoever holds it Capture: Prepare Order:   the kernel puts a page
-// on the NUMA node of the thread that touches it first: the rank that reads a block
+// Errors:  kOutOfMemory  the system refused; the text names the bytes asked for and what they were for
+// Threads: a block belongs to whoever holds it
+// Capture: Prepare
+// Order:   the kernel puts a page on the NUMA node of the thread that touches it first: the rank that reads a block
 //          allocates it, or calls FirstTouch, on its own pinned thread
 #pragma once
 
@@ -20,9 +21,8 @@ inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 class Memory {
  public:
   Memory() = default;
-  // Zeroed on first use. From 2 MiB on the block begins at a 2 MiB boundary and asks for
-  // transparent huge pages; a refusal of those is not an error. `purpose` appears in the error: "kv
-  // pages".
+  // Zeroed on first use. From 2 MiB on the block begins at a 2 MiB boundary and asks for transparent huge pages; a
+  // refusal of those is not an error. `purpose` appears in the error: "kv pages".
   static Result<Memory> Allocate(size_t bytes, const std::string& purpose);
   ~Memory();
   Memory(Memory&& other) noexcept;
