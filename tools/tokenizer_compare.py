@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Lockstep's tokenizer with Hugging Face's tokenizers, id for id, on tens of thousands of texts.
 
-    tokenizer_compare.py MODEL.gguf --program build/tests/tokenizer_ids [--count 40000] [--parse-special]
+    tokenizer_compare.py MODEL.gguf --program build/tests/golden/tokenizer_ids [--count 40000] [--parse-special]
     tokenizer_compare.py MODEL.gguf --lockstep build/lockstep          (texts with a newline are left out: it splits there)
 
 Also checks that decoding the ids of a text gives the text back where the vocabulary has all its bytes, and the same as

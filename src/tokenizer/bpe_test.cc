@@ -12,8 +12,7 @@ namespace {
 std::array<int32_t, 256> ByteIds(std::string_view bytes) {
   std::array<int32_t, 256> ids;
   ids.fill(-1);
-  for (size_t i = 0; i < bytes.size(); ++i)
-    ids[static_cast<uint8_t>(bytes[i])] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < bytes.size(); ++i) ids[static_cast<uint8_t>(bytes[i])] = static_cast<int32_t>(i);
   return ids;
 }
 

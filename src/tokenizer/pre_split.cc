@@ -84,8 +84,7 @@ size_t LlamaEnd(std::string_view text, size_t pos, int max_digits) {
     }
     return end;
   }
-  if (!IsNewline(text[pos]) && second < text.size() &&
-      PatternClass(text, second) == CharClass::kLetter) {
+  if (!IsNewline(text[pos]) && second < text.size() && PatternClass(text, second) == CharClass::kLetter) {
     return SkipClass(text, second, CharClass::kLetter);
   }
   const size_t body = text[pos] == ' ' ? second : pos;

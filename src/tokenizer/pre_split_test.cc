@@ -55,8 +55,8 @@ TEST(PreSplit, Qwen2TakesDigitsOneByOne) {
 
 TEST(PreSplit, InvalidBytesAreOrdinaryCharactersAndNothingIsLost) {
   const std::string text = "a\xFF\xC3 \xE2\x82z\n\x80";
-  for (PreTokenizer kind : {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlamaBpe,
-                            PreTokenizer::kQwen2}) {
+  for (PreTokenizer kind :
+       {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlamaBpe, PreTokenizer::kQwen2}) {
     std::string joined;
     for (const std::string& word : Split(kind, text)) joined += word;
     EXPECT_EQ(joined, text);

@@ -13,8 +13,8 @@ std::string Quote(std::string_view text) {
   while (pos < text.size() && pos < kMaxBytes) {
     const Utf8Char c = DecodeUtf8(text, pos);
     const bool plain = c.code_point != kInvalidByte && c.code_point >= 0x20 &&
-                       !(c.code_point >= 0x7F && c.code_point < 0xA0) && c.code_point != '"' &&
-                       c.code_point != '\\' && c.code_point != 0x2028 && c.code_point != 0x2029;
+                       !(c.code_point >= 0x7F && c.code_point < 0xA0) && c.code_point != '"' && c.code_point != '\\' &&
+                       c.code_point != 0x2028 && c.code_point != 0x2029;
     for (char byte : text.substr(pos, c.num_bytes)) {
       if (plain) {
         out.push_back(byte);

@@ -11,17 +11,14 @@
 
 namespace lockstep::tokenizer {
 
-inline constexpr int32_t kHe = 256, kHello = 259, kStart = 260, kEnd = 261, kThink = 262,
-                         kThinker = 263;
+inline constexpr int32_t kHe = 256, kHello = 259, kStart = 260, kEnd = 261, kThink = 262, kThinker = 263;
 
 inline TokenizerSpec SmallSpec(std::string pre = "gpt-2") {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = std::move(pre);
-  for (int i = 0; i < 256; ++i)
-    spec.tokens.push_back(EncodeByteLevel(std::string(1, static_cast<char>(i))));
-  for (const char* token :
-       {"he", "ll", "hell", "hello", "<s>", "<|im_end|>", "<think>", "<think>er"}) {
+  for (int i = 0; i < 256; ++i) spec.tokens.push_back(EncodeByteLevel(std::string(1, static_cast<char>(i))));
+  for (const char* token : {"he", "ll", "hell", "hello", "<s>", "<|im_end|>", "<think>", "<think>er"}) {
     spec.tokens.push_back(token);
   }
   spec.token_types.assign(spec.tokens.size(), 1);

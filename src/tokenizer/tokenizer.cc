@@ -46,8 +46,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
   return ids;
 }
 
-Result<std::vector<int32_t>> Tokenizer::EncodeParts(std::span<const TextPart> parts,
-                                                    bool add_special) const {
+Result<std::vector<int32_t>> Tokenizer::EncodeParts(std::span<const TextPart> parts, bool add_special) const {
   std::string text;
   std::vector<ByteRange> input;
   for (const TextPart& part : parts) {
@@ -61,12 +60,10 @@ Result<std::vector<int32_t>> Tokenizer::EncodeParts(std::span<const TextPart> pa
   return ids;
 }
 
-Result<std::vector<int32_t>> Tokenizer::EncodeRanges(std::string_view text,
-                                                     std::span<const ByteRange> input) const {
+Result<std::vector<int32_t>> Tokenizer::EncodeRanges(std::string_view text, std::span<const ByteRange> input) const {
   constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;  // Bpe counts symbols in int32
   if (text.size() > kMaxBytes) {
-    return InvalidArgument(
-        fmt::format("the text has {} bytes; the limit is {}", text.size(), kMaxBytes));
+    return InvalidArgument(fmt::format("the text has {} bytes; the limit is {}", text.size(), kMaxBytes));
   }
   std::vector<int32_t> ids;
   std::vector<std::string_view> words;
@@ -86,8 +83,8 @@ Result<std::vector<int32_t>> Tokenizer::EncodeRanges(std::string_view text,
   return ids;
 }
 
-void Tokenizer::EncodeWords(std::string_view text, std::vector<std::string_view>* words,
-                            Bpe::Scratch* scratch, std::vector<int32_t>* ids) const {
+void Tokenizer::EncodeWords(std::string_view text, std::vector<std::string_view>* words, Bpe::Scratch* scratch,
+                            std::vector<int32_t>* ids) const {
   words->clear();
   PreSplit(vocabulary_.pre, text, words);
   for (std::string_view word : *words) {

@@ -73,10 +73,9 @@ class Tokenizer {
 
   Tokenizer(const TokenizerSpec& spec, Vocabulary vocabulary);
 
-  Result<std::vector<int32_t>> EncodeRanges(std::string_view text,
-                                            std::span<const ByteRange> input) const;
-  void EncodeWords(std::string_view text, std::vector<std::string_view>* words,
-                   Bpe::Scratch* scratch, std::vector<int32_t>* ids) const;
+  Result<std::vector<int32_t>> EncodeRanges(std::string_view text, std::span<const ByteRange> input) const;
+  void EncodeWords(std::string_view text, std::vector<std::string_view>* words, Bpe::Scratch* scratch,
+                   std::vector<int32_t>* ids) const;
 
   Vocabulary vocabulary_;
   Bpe bpe_;

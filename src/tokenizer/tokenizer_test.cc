@@ -28,8 +28,7 @@ TEST(Tokenizer, ControlTokensOnlyOnRequestUserDefinedOnesAlways) {
 
 TEST(Tokenizer, AnAddedTokenEndsTheTextBeforeIt) {
   const auto t = Make(SmallSpec());
-  EXPECT_EQ(t->Encode("  <s>  ", {.parse_special = true}).value(),
-            (Ids{' ', ' ', kStart, ' ', ' '}));
+  EXPECT_EQ(t->Encode("  <s>  ", {.parse_special = true}).value(), (Ids{' ', ' ', kStart, ' ', ' '}));
   EXPECT_TRUE(t->Encode("").value().empty());
 }
 
@@ -70,8 +69,7 @@ TEST(Tokenizer, ExactlyOneBos) {
   spec.add_bos = true;
   const auto t = Make(spec);
   EXPECT_EQ(t->Encode("hello", {.add_special = true}).value(), (Ids{kStart, kHello}));
-  EXPECT_EQ(t->Encode("<s>hello", {.add_special = true, .parse_special = true}).value(),
-            (Ids{kStart, kHello}));
+  EXPECT_EQ(t->Encode("<s>hello", {.add_special = true, .parse_special = true}).value(), (Ids{kStart, kHello}));
   const TextPart with_bos[] = {{"<s>"}, {"hello", true}};
   EXPECT_EQ(t->EncodeParts(with_bos, true).value(), (Ids{kStart, kHello}));
   const TextPart without_bos[] = {{"hello", true}};

@@ -39,9 +39,8 @@ TEST(Unicode, EveryCodePointSurvivesUtf8) {
 }
 
 TEST(Unicode, MalformedSequencesAreSingleBytes) {
-  for (const char* text :
-       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xC3"}) {
+  for (const char* text : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xC3"}) {
     const Utf8Char got = DecodeUtf8(text, 0);
     EXPECT_EQ(got.code_point, kInvalidByte) << Quote(text);
     EXPECT_EQ(got.num_bytes, 1u) << Quote(text);

@@ -19,14 +19,12 @@ constexpr std::string_view kEndNames[] = {"<|im_end|>",    "<|eot_id|>",      "<
                                           "<|endoftext|>", "<|end_of_text|>", "</s>"};
 
 bool IsPlainText(TokenType type) {
-  return type == TokenType::kControl || type == TokenType::kUnknown ||
-         type == TokenType::kUserDefined;
+  return type == TokenType::kControl || type == TokenType::kUnknown || type == TokenType::kUserDefined;
 }
 
 Status CheckId(const char* key, int64_t id, size_t vocab_size) {
   if (id >= 0 && static_cast<uint64_t>(id) < vocab_size) return OkStatus();
-  return CorruptFile(fmt::format("{}: {} is not an id of the {} tokens in tokenizer.ggml.tokens",
-                                 key, id, vocab_size));
+  return CorruptFile(fmt::format("{}: {} is not an id of the {} tokens in tokenizer.ggml.tokens", key, id, vocab_size));
 }
 
 Status CheckOptionalId(const char* key, int32_t id, size_t vocab_size) {
@@ -41,12 +39,10 @@ Status CheckIds(const TokenizerSpec& spec) {
   LS_RETURN_IF_ERROR(CheckOptionalId("tokenizer.ggml.eot_token_id", spec.eot_id, n));
   for (int32_t id : spec.extra_eos_ids) LS_RETURN_IF_ERROR(CheckId("extra_eos_ids", id, n));
   if (spec.add_bos && spec.bos_id < 0) {
-    return CorruptFile(
-        "tokenizer.ggml.add_bos_token: true, but there is no tokenizer.ggml.bos_token_id");
+    return CorruptFile("tokenizer.ggml.add_bos_token: true, but there is no tokenizer.ggml.bos_token_id");
   }
   if (spec.add_eos && spec.eos_id < 0) {
-    return CorruptFile(
-        "tokenizer.ggml.add_eos_token: true, but there is no tokenizer.ggml.eos_token_id");
+    return CorruptFile("tokenizer.ggml.add_eos_token: true, but there is no tokenizer.ggml.eos_token_id");
   }
   return OkStatus();
 }
@@ -64,8 +60,7 @@ Result<std::vector<TokenType>> CheckTypes(const TokenizerSpec& spec) {
   for (size_t i = 0; i < n; ++i) {
     const int32_t type = spec.token_types[i];
     if (type < 1 || type > 6) {
-      return CorruptFile(
-          fmt::format("tokenizer.ggml.token_type[{}]: {} is not a type (1 to 6)", i, type));
+      return CorruptFile(fmt::format("tokenizer.ggml.token_type[{}]: {} is not a type (1 to 6)", i, type));
     }
     types[i] = static_cast<TokenType>(type);
   }
@@ -75,16 +70,15 @@ Result<std::vector<TokenType>> CheckTypes(const TokenizerSpec& spec) {
 Result<IdOfText> CheckTokens(const TokenizerSpec& spec) {
   if (spec.tokens.empty()) return CorruptFile("tokenizer.ggml.tokens: no tokens");
   if (spec.tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return CorruptFile(
-        fmt::format("tokenizer.ggml.tokens: {} tokens, more than ids", spec.tokens.size()));
+    return CorruptFile(fmt::format("tokenizer.ggml.tokens: {} tokens, more than ids", spec.tokens.size()));
   }
   IdOfText ids;
   ids.reserve(spec.tokens.size());
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto [other, added] = ids.emplace(spec.tokens[i], static_cast<int32_t>(i));
     if (!added) {
-      return CorruptFile(fmt::format("tokenizer.ggml.tokens[{}]: {} is also token {}", i,
-                                     Quote(spec.tokens[i]), other->second));
+      return CorruptFile(
+          fmt::format("tokenizer.ggml.tokens[{}]: {} is also token {}", i, Quote(spec.tokens[i]), other->second));
     }
   }
   return ids;
@@ -93,8 +87,7 @@ Result<IdOfText> CheckTokens(const TokenizerSpec& spec) {
 Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdOfText& ids,
                                             const std::vector<TokenType>& types) {
   if (spec.merges.size() > std::numeric_limits<uint32_t>::max()) {
-    return CorruptFile(
-        fmt::format("tokenizer.ggml.merges: {} merges, more than ranks", spec.merges.size()));
+    return CorruptFile(fmt::format("tokenizer.ggml.merges: {} merges, more than ranks", spec.merges.size()));
   }
   std::vector<Bpe::Merge> merges;
   merges.reserve(spec.merges.size());
@@ -105,8 +98,7 @@ Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdO
     if (space == std::string_view::npos || space == 0 || space + 1 == text.size() ||
         text.find(' ', space + 1) != std::string_view::npos) {
       return CorruptFile(
-          fmt::format("tokenizer.ggml.merges[{}]: {} is not two tokens with one space between", i,
-                      Quote(text)));
+          fmt::format("tokenizer.ggml.merges[{}]: {} is not two tokens with one space between", i, Quote(text)));
     }
     whole.assign(text.substr(0, space));
     whole += text.substr(space + 1);
@@ -115,9 +107,8 @@ Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdO
     for (int k = 0; k < 3; ++k) {
       const auto it = ids.find(parts[k]);
       if (it == ids.end()) {
-        return CorruptFile(
-            fmt::format("tokenizer.ggml.merges[{}]: {}: {} is not in tokenizer.ggml.tokens", i,
-                        Quote(text), Quote(parts[k])));
+        return CorruptFile(fmt::format("tokenizer.ggml.merges[{}]: {}: {} is not in tokenizer.ggml.tokens", i,
+                                       Quote(text), Quote(parts[k])));
       }
       found[k] = it->second;
     }
@@ -128,8 +119,7 @@ Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdO
   return merges;
 }
 
-std::vector<int32_t> EosIds(const TokenizerSpec& spec, const IdOfText& ids,
-                            const std::vector<TokenType>& types) {
+std::vector<int32_t> EosIds(const TokenizerSpec& spec, const IdOfText& ids, const std::vector<TokenType>& types) {
   std::vector<int32_t> eos = spec.extra_eos_ids;
   if (spec.eos_id >= 0) eos.push_back(spec.eos_id);
   if (spec.eot_id >= 0) eos.push_back(spec.eot_id);
@@ -146,8 +136,7 @@ std::vector<int32_t> EosIds(const TokenizerSpec& spec, const IdOfText& ids,
 
 Result<Vocabulary> CheckSpec(const TokenizerSpec& spec) {
   if (spec.model != "gpt2") {
-    return Unsupported(fmt::format("tokenizer.ggml.model: {} is not supported (supported: gpt2)",
-                                   Quote(spec.model)));
+    return Unsupported(fmt::format("tokenizer.ggml.model: {} is not supported (supported: gpt2)", Quote(spec.model)));
   }
   Vocabulary v;
   LS_ASSIGN_OR_RETURN(v.pre, ParsePreTokenizer(spec.pre));

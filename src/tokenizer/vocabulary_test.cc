@@ -35,36 +35,28 @@ TEST(Vocabulary, ContradictionsNameTheKeyAndTheValue) {
     return status.message();
   };
   EXPECT_EQ(message([](auto* s) { s->tokens.clear(); }), "tokenizer.ggml.tokens: no tokens");
-  EXPECT_EQ(message([](auto* s) { s->tokens[258] = "he"; }),
-            "tokenizer.ggml.tokens[258]: \"he\" is also token 256");
+  EXPECT_EQ(message([](auto* s) { s->tokens[258] = "he"; }), "tokenizer.ggml.tokens[258]: \"he\" is also token 256");
   EXPECT_EQ(message([](auto* s) { s->token_types.pop_back(); }),
             "tokenizer.ggml.token_type: 263 entries for the 264 tokens in tokenizer.ggml.tokens");
-  EXPECT_EQ(message([](auto* s) { s->token_types[5] = 7; }),
-            "tokenizer.ggml.token_type[5]: 7 is not a type (1 to 6)");
-  EXPECT_EQ(message([](auto* s) { s->token_types[5] = 0; }),
-            "tokenizer.ggml.token_type[5]: 0 is not a type (1 to 6)");
+  EXPECT_EQ(message([](auto* s) { s->token_types[5] = 7; }), "tokenizer.ggml.token_type[5]: 7 is not a type (1 to 6)");
+  EXPECT_EQ(message([](auto* s) { s->token_types[5] = 0; }), "tokenizer.ggml.token_type[5]: 0 is not a type (1 to 6)");
   EXPECT_EQ(message([](auto* s) { s->merges[1] = "l x\n"; }),
             "tokenizer.ggml.merges[1]: \"l x\\x0a\": \"x\\x0a\" is not in tokenizer.ggml.tokens");
   EXPECT_EQ(message([](auto* s) { s->merges[1] = "l a"; }),
             "tokenizer.ggml.merges[1]: \"l a\": \"la\" is not in tokenizer.ggml.tokens");
   for (const char* merge : {"", " ", "ll", "l ", " l", "l l l", "l  l"}) {
-    EXPECT_NE(message([merge](auto* s) { s->merges[1] = merge; }).find("is not two tokens"),
-              std::string::npos);
+    EXPECT_NE(message([merge](auto* s) { s->merges[1] = merge; }).find("is not two tokens"), std::string::npos);
   }
   for (int32_t id : {264, -2, 2147483647, -2147483647 - 1}) {
-    const std::string text =
-        std::to_string(id) + " is not an id of the 264 tokens in tokenizer.ggml.tokens";
+    const std::string text = std::to_string(id) + " is not an id of the 264 tokens in tokenizer.ggml.tokens";
     EXPECT_EQ(message([id](auto* s) { s->bos_id = id; }), "tokenizer.ggml.bos_token_id: " + text);
     EXPECT_EQ(message([id](auto* s) { s->eos_id = id; }), "tokenizer.ggml.eos_token_id: " + text);
-    EXPECT_EQ(message([id](auto* s) { s->unk_id = id; }),
-              "tokenizer.ggml.unknown_token_id: " + text);
+    EXPECT_EQ(message([id](auto* s) { s->unk_id = id; }), "tokenizer.ggml.unknown_token_id: " + text);
     EXPECT_EQ(message([id](auto* s) { s->eot_id = id; }), "tokenizer.ggml.eot_token_id: " + text);
     EXPECT_EQ(message([id](auto* s) { s->extra_eos_ids = {1, id}; }), "extra_eos_ids: " + text);
   }
-  EXPECT_NE(message([](auto* s) { s->add_bos = true, s->bos_id = -1; }).find("add_bos_token"),
-            std::string::npos);
-  EXPECT_NE(message([](auto* s) { s->add_eos = true, s->eos_id = -1; }).find("add_eos_token"),
-            std::string::npos);
+  EXPECT_NE(message([](auto* s) { s->add_bos = true, s->bos_id = -1; }).find("add_bos_token"), std::string::npos);
+  EXPECT_NE(message([](auto* s) { s->add_eos = true, s->eos_id = -1; }).find("add_eos_token"), std::string::npos);
 }
 
 TEST(Vocabulary, AnEndlessControlTokenIsRefused) {

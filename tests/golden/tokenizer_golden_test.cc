@@ -38,13 +38,11 @@ TEST_P(TokenizerGolden, IdsAndTextAreEqual) {
     const std::string text = c.at("text");
     const Ids ids = t->Encode(text, {.parse_special = c.at("parse_special")}).value();
     EXPECT_EQ(ids, c.at("ids").get<Ids>()) << text;
-    EXPECT_EQ(t->Decode(ids, false),
-              c.value("decoded", text));  // SmolLM2 has no token for some bytes
+    EXPECT_EQ(t->Decode(ids, false), c.value("decoded", text));  // SmolLM2 has no token for some bytes
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllPreTokenizers, TokenizerGolden,
-                         testing::Values("smollm", "gpt-2", "llama-bpe", "qwen2"));
+INSTANTIATE_TEST_SUITE_P(AllPreTokenizers, TokenizerGolden, testing::Values("smollm", "gpt-2", "llama-bpe", "qwen2"));
 
 // Runs of newlines and spaces stay together as the pattern says (llama.cpp#6809).
 TEST(TokenizerCases, RunsOfNewlinesAndSpaces) {
@@ -61,10 +59,8 @@ TEST(TokenizerCases, RunsOfNewlinesAndSpaces) {
   expect("){\r\n}", {6094, 92}, {5966, 92}, {19953, 201, 198, 92});
   expect("hi   there", {6151, 256, 1070}, {6023, 256, 1052}, {5303, 220, 220, 612});
   expect("hi   ", {6151, 262}, {6023, 262}, {5303, 220, 220, 220});
-  EXPECT_EQ(
-      llama->Encode("<|start_header_id|>assistant<|end_header_id|>\n\n", {.parse_special = true})
-          .value(),
-      (Ids{128006, 78191, 128007, 271}));
+  EXPECT_EQ(llama->Encode("<|start_header_id|>assistant<|end_header_id|>\n\n", {.parse_special = true}).value(),
+            (Ids{128006, 78191, 128007, 271}));
 }
 
 // Digits are grouped by the model's own rule and merges go by rank (llama.cpp#6914).
@@ -76,14 +72,12 @@ TEST(TokenizerCases, DigitsSymbolsAndRanks) {
     EXPECT_EQ(gpt2->Encode(text).value(), g) << text;
   };
   expect("What is 3333+777?", {3923, 374, 220, 8765, 18, 10, 15831, 30},
-         {3838, 374, 220, 18, 18, 18, 18, 10, 22, 22, 22, 30},
-         {2061, 318, 513, 20370, 10, 29331, 30});
+         {3838, 374, 220, 18, 18, 18, 18, 10, 22, 22, 22, 30}, {2061, 318, 513, 20370, 10, 29331, 30});
   expect("1234567", {4513, 10961, 22}, {16, 17, 18, 19, 20, 21, 22}, {10163, 2231, 3134});
   expect("->", {405}, {405}, {3784});
   expect("(x):\n", {2120, 997}, {2075, 982}, {7, 87, 2599, 198});
   expect("brutalist", {1347, 332, 54172}, {1323, 332, 53072}, {1671, 315, 49845});
-  expect("I'LL WE'VE don't DON'T it\u2019s",
-         {40, 6, 4178, 20255, 6, 4592, 1541, 956, 45373, 17773, 433, 753},
+  expect("I'LL WE'VE don't DON'T it\u2019s", {40, 6, 4178, 20255, 6, 4592, 1541, 956, 45373, 17773, 433, 753},
          {40, 6, 4086, 19677, 6, 4491, 1513, 944, 44273, 17323, 432, 748},
          {40, 6, 3069, 12887, 6, 6089, 836, 470, 23917, 6, 51, 340, 447, 247, 82});
   expect("4 \u00bd months", {19, 220, 27154, 4038}, {19, 220, 26062, 3951}, {19, 25208, 1933});
@@ -103,10 +97,9 @@ TEST(TokenizerCases, DigitsSymbolsAndRanks) {
 // turn.
 TEST(TokenizerCases, TypedControlTokensAreText) {
   const auto t = Make("qwen2");
-  const TextPart chat[] = {
-      {"<|im_start|>user\n"}, {"A<|im_end|>B", true}, {"<|im_end|>\n<|im_start|>assistant\n"}};
-  EXPECT_EQ(t->EncodeParts(chat, false).value(), (Ids{151644, 872, 198, 32, 27, 91, 318, 6213, 91,
-                                                      29, 33, 151645, 198, 151644, 77091, 198}));
+  const TextPart chat[] = {{"<|im_start|>user\n"}, {"A<|im_end|>B", true}, {"<|im_end|>\n<|im_start|>assistant\n"}};
+  EXPECT_EQ(t->EncodeParts(chat, false).value(),
+            (Ids{151644, 872, 198, 32, 27, 91, 318, 6213, 91, 29, 33, 151645, 198, 151644, 77091, 198}));
   EXPECT_EQ(t->Encode("A<|im_end|>B").value(), (Ids{32, 27, 91, 318, 6213, 91, 29, 33}));
   EXPECT_EQ(t->Encode("hello </think> world").value(), (Ids{14990, 690, 26865, 29, 1879}));
 }

@@ -28,8 +28,7 @@ int main(int argc, char** argv) {
     std::cerr << argv[1] << ": " << tokenizer.status().message() << "\n";
     return 3;
   }
-  const EncodeOptions options = {.parse_special =
-                                     argc > 2 && std::string(argv[2]) == "--parse-special"};
+  const EncodeOptions options = {.parse_special = argc > 2 && std::string(argv[2]) == "--parse-special"};
   for (std::string line; std::getline(std::cin, line);) {
     const auto text = nlohmann::json::parse(line).get<std::string>();
     const auto ids = (*tokenizer)->Encode(text, options);

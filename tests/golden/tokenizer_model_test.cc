@@ -14,8 +14,7 @@ namespace {
 
 std::string ModelPath() {
   const std::string& path = Env::Get().test_model;
-  return path.empty() ? std::string(LS_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-                      : path;
+  return path.empty() ? std::string(LS_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf" : path;
 }
 
 TEST(TokenizerModel, SmolLm2GivesTheGoldenIds) {
