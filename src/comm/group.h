@@ -22,13 +22,9 @@
 
 #include "base/result.h"
 #include "comm/fault.h"
+#include "comm/rank_mode.h"
 
 namespace lockstep::comm {
-
-enum class RankMode : uint8_t {
-  kThread,   // ranks are threads of the caller's process
-  kProcess,  // ranks 1..W-1 are forked from the caller before it has any other thread
-};
 
 // What a wait is for. Errors name it, and members that meet in different operations are an error of their own.
 enum class SyncOp : uint8_t {

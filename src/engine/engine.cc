@@ -7,8 +7,15 @@
 #include <cstring>
 
 #include "engine/drafting.h"
+#include "base/log.h"
 #include "engine/load_tokenizer.h"
+#include "kv/page_pool.h"
+#include "model/formats/weight_source.h"
+#include "model/shard.h"
+#include "spec/gate.h"
+#include "step/step_runner.h"
 #include "tokenizer/stream_decoder.h"
+#include "topology/placement.h"
 
 namespace lockstep::engine {
 namespace {
@@ -19,11 +26,40 @@ double Since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 // A sequence that this engine runs; several come with the server.
 constexpr int kSequence = 0;
+constexpr int kMaxThreads = 128;
 
 }  // namespace
 
+struct Engine::State {
+  EngineOptions options;
+  std::shared_ptr<const model::WeightSource> source;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::string chat_template;
+  std::unique_ptr<step::StepRunner> runner;
+  std::unique_ptr<kv::PagePool> pool;
+  std::vector<int32_t> pages;              // of the only sequence
+  std::array<spec::Gate, kNumDrafters> gates;  // by Drafter: what rounds have cost here
+};
+
+Engine::Engine() : s_(std::make_unique<State>()) {}
+Engine::~Engine() = default;
+
+const tokenizer::Tokenizer& Engine::tokenizer() const { return *s_->tokenizer; }
+const std::string& Engine::chat_template() const { return s_->chat_template; }
+step::StepRunner& Engine::runner() { return *s_->runner; }
+const model::WeightSource& Engine::source() const { return *s_->source; }
+const EngineOptions& Engine::options() const { return s_->options; }
+
 // The state of one Generate.
 struct Engine::Run {
+  // The request's part of the step whose rows were just added.
+  void Describe(step::StepInput& in) const {
+    step::StepSequence& sequence = in.sequences[in.num_sequences - 1];
+    sequence.sampling = sampling;
+    sequence.num_prompt_tokens = static_cast<int32_t>(request.prompt.size());
+    sequence.num_output_tokens = static_cast<int32_t>(tokens.size() - request.prompt.size());
+  }
+
   Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options, const tokenizer::Tokenizer& tokenizer,
       spec::Gate* gate_of_drafter)
       : request(r),
@@ -48,95 +84,118 @@ struct Engine::Run {
   Response response;
 };
 
+namespace {
+
+Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
+  const int trained = static_cast<int>(std::min<uint32_t>(config.context_length, 1u << 30));
+  if (o->context == 0) o->context = std::min(trained, 4096);
+  if (o->context < 1 || o->context > trained) {
+    return InvalidArgument(fmt::format("--ctx-size {}: must be 1 to {}, the positions that the model was trained for",
+                                       o->context, trained));
+  }
+  if (o->prefill_chunk < 1 || o->prefill_chunk > step::kMaxStepRows) {
+    return InvalidArgument(
+        fmt::format("--chunked-prefill-size {}: must be 1 to {}", o->prefill_chunk, step::kMaxStepRows));
+  }
+  if (o->threads < 0 || o->threads > kMaxThreads) {
+    return InvalidArgument(fmt::format("--threads {}: must be 1 to {}", o->threads, kMaxThreads));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto engine = std::unique_ptr<Engine>(new Engine());
-  LS_ASSIGN_OR_RETURN(std::shared_ptr<const model::WeightSource> source, model::OpenGgufWeights(options.model_path));
-  engine->source_ = std::move(source);
-  LS_ASSIGN_OR_RETURN(tokenizer::TokenizerSpec spec, TokenizerSpecOf(*engine->source_->gguf()));
-  LS_ASSIGN_OR_RETURN(engine->tokenizer_, tokenizer::Tokenizer::Create(std::move(spec)));
-  engine->chat_template_ = ChatTemplateOf(*engine->source_->gguf());
+  State& s = *engine->s_;
+  s.options = options;
+  LS_ASSIGN_OR_RETURN(s.source, model::OpenGgufWeights(options.model_path));
+  LS_RETURN_IF_ERROR(FillDefaults(s.source->config(), &s.options));
+  // Before the tokenizer is built: a cut that cannot be is said at once.
+  LS_RETURN_IF_ERROR(model::MakeShardPlan(s.source->config(), options.tp).status());
+  LS_ASSIGN_OR_RETURN(tokenizer::TokenizerSpec spec, TokenizerSpecOf(*s.source->gguf()));
+  LS_ASSIGN_OR_RETURN(s.tokenizer, tokenizer::Tokenizer::Create(std::move(spec)));
+  s.chat_template = ChatTemplateOf(*s.source->gguf());
 
-  const int trained = static_cast<int>(std::min<uint32_t>(engine->source_->config().context_length, 1u << 30));
-  step::StepOptions step_options = options.step;
-  if (step_options.context == 0) step_options.context = std::min(trained, 4096);
-  if (step_options.context > trained) {
-    return InvalidArgument(fmt::format("--ctx-size {}: the model was trained for {} positions", step_options.context, trained));
-  }
-  if (step_options.context < 1) return InvalidArgument(fmt::format("--ctx-size {}: must be at least 1", step_options.context));
-  if (options.prefill_chunk < 1 || options.prefill_chunk > step::kMaxStepRows) {
-    return InvalidArgument(fmt::format("--chunked-prefill-size {}: must be 1 to {}", options.prefill_chunk, step::kMaxStepRows));
-  }
-  engine->prefill_chunk_ = options.prefill_chunk;
-  step_options.max_rows = std::max(options.prefill_chunk, step::kMaxTreeRows);
-  LS_ASSIGN_OR_RETURN(engine->runner_, step::StepRunner::Create(engine->source_, step_options));
-  engine->pool_ = std::make_unique<kv::PagePool>(engine->runner_->num_pages());
+  LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
+  if (s.options.threads == 0) s.options.threads = std::max(1, machine.num_usable_cores() / s.options.tp);
+  topology::Placement placement = topology::PlaceRanks(machine, s.options.tp, s.options.threads);
+  if (!placement.warning.empty()) LogWarning(placement.warning);
+
+  step::StepOptions step;
+  step.tp = s.options.tp;
+  step.threads = s.options.threads;
+  step.rank_mode = options.process_ranks ? comm::RankMode::kProcess : comm::RankMode::kThread;
+  step.oversubscribed = placement.oversubscribed;
+  if (!placement.oversubscribed) step.cpus = placement.cpus;
+  step.context = s.options.context;
+  step.max_rows = std::max(s.options.prefill_chunk, step::kMaxTreeRows);
+  step.kv_dtype = options.kv_dtype;
+  step.timeout_secs = options.timeout_secs;
+  LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
+  s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
   return engine;
 }
 
 Status Engine::CheckRequest(const Request& request) const {
-  const auto vocab = static_cast<int32_t>(source_->config().vocab);
+  const auto vocab = static_cast<int32_t>(s_->source->config().vocab);
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens");
   for (int32_t id : request.prompt) {
     if (id < 0 || id >= vocab) return InvalidArgument(fmt::format("prompt token {}: the vocabulary has {}", id, vocab));
   }
-  if (static_cast<int>(request.prompt.size()) > context()) {
-    return InvalidArgument(fmt::format("the prompt has {} tokens, the context {} (--ctx-size)", request.prompt.size(), context()));
+  if (static_cast<int>(request.prompt.size()) > s_->options.context) {
+    return InvalidArgument(fmt::format("the prompt has {} tokens, the context {} (--ctx-size)", request.prompt.size(), s_->options.context));
   }
   if (request.max_tokens < -1) return InvalidArgument(fmt::format("-n {}: must be -1 (no limit) or more", request.max_tokens));
   return OkStatus();
 }
 
 Status Engine::EnsurePages(int num_tokens) {
-  const size_t before = pages_.size();
-  LS_RETURN_IF_ERROR(pool_->Grow(num_tokens, &pages_));
-  std::copy(pages_.begin() + static_cast<std::ptrdiff_t>(before), pages_.end(),
-            runner_->page_table(kSequence) + before);
+  const size_t before = s_->pages.size();
+  LS_RETURN_IF_ERROR(s_->pool->Grow(num_tokens, &s_->pages));
+  std::copy(s_->pages.begin() + static_cast<std::ptrdiff_t>(before), s_->pages.end(),
+            s_->runner->page_table(kSequence) + before);
   return OkStatus();
 }
 
-void Engine::FillSequence(step::StepInput& in, const Run& run) {
-  step::StepSequence& s = in.sequences[in.num_sequences - 1];
-  s.sampling = run.sampling;
-  s.num_prompt_tokens = static_cast<int32_t>(run.request.prompt.size());
-  s.num_output_tokens = static_cast<int32_t>(run.tokens.size() - run.request.prompt.size());
-}
 
 Status Engine::StepFailure(int logits_idx) const {
-  const int layer = runner_->output().bad_layer[logits_idx];
-  const bool at_end = layer >= static_cast<int>(source_->config().num_layers);
-  return Internal(fmt::format("step {}: the numbers are no longer finite from {} on", runner_->num_steps(),
+  const int layer = s_->runner->output().bad_layer[logits_idx];
+  const bool at_end = layer >= static_cast<int>(s_->source->config().num_layers);
+  return Internal(fmt::format("step {}: the numbers are no longer finite from {} on", s_->runner->num_steps(),
                               at_end ? "the output layer" : fmt::format("layer {}", layer)));
 }
 
 Status Engine::PrefillPrompt(Run& run) {
   const std::vector<int32_t>& prompt = run.request.prompt;
   const int total = static_cast<int>(prompt.size());
-  std::copy(prompt.begin(), prompt.end(), runner_->history(kSequence));
+  std::copy(prompt.begin(), prompt.end(), s_->runner->history(kSequence));
   LS_RETURN_IF_ERROR(EnsurePages(total));
   for (int at = 0; at < total;) {
-    const int n = std::min(prefill_chunk_, total - at);
-    step::StepInput& in = runner_->input();
+    const int n = std::min(s_->options.prefill_chunk, total - at);
+    step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, std::span(prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n)), at,
-                     at + n == total, runner_->pages_per_sequence());
-    FillSequence(in, run);
-    runner_->watch().Stamp(trace::Owner::kSchedule);
-    LS_RETURN_IF_ERROR(runner_->Run());
+                     at + n == total, s_->runner->pages_per_sequence());
+    run.Describe(in);
+    s_->runner->watch().Stamp(trace::Owner::kSchedule);
+    LS_RETURN_IF_ERROR(s_->runner->Run());
     at += n;
     run.committed = at;
     if (interrupted_.load(std::memory_order_relaxed) && at < total) return OkStatus();
   }
-  const int32_t token = runner_->output().tokens[0];
+  const int32_t token = s_->runner->output().tokens[0];
   if (token < 0) return StepFailure(0);
-  return Commit(run, std::span(&token, 1));
+  Commit(run, std::span(&token, 1));
+  return OkStatus();
 }
 
 // Emits tokens one at a time, so that a stop inside a round ends it exactly where plain decoding would.
-Status Engine::Commit(Run& run, std::span<const int32_t> tokens) {
+void Engine::Commit(Run& run, std::span<const int32_t> tokens) {
   size_t taken = 0;
   for (int32_t token : tokens) {
     const std::string piece = run.decoder.Push(token);
     const Verdict verdict = run.finish.Push(token, piece);
-    runner_->history(kSequence)[run.tokens.size()] = token;
+    s_->runner->history(kSequence)[run.tokens.size()] = token;
     run.tokens.push_back(token);
     run.response.token_ids.push_back(token);
     ++taken;
@@ -147,36 +206,34 @@ Status Engine::Commit(Run& run, std::span<const int32_t> tokens) {
     const std::string text = run.finish.TakeText();
     if (!text.empty()) run.request.on_text(text);
   }
-  return OkStatus();
 }
 
 Status Engine::Round(Run& run) {
   DecodeStats& stats = run.response.stats;
-  const int vocab_limit = static_cast<int>(run.tokens.size());
   // The root takes one slot; a row deeper than the tokens still wanted cannot be emitted.
-  int64_t room = context() - run.committed - 1;
+  int64_t room = s_->options.context - run.committed - 1;
   if (run.request.max_tokens >= 0) {
     room = std::min(room, run.request.max_tokens - static_cast<int64_t>(run.response.token_ids.size()) - 1);
   }
   auto start = Clock::now();
   run.drafting.Propose(run.tokens, static_cast<int>(std::clamp<int64_t>(room, 0, step::kMaxTreeNodes)), &run.tree);
   const double draft_secs = Since(start);
-  runner_->watch().Stamp(trace::Owner::kDraft);
+  s_->runner->watch().Stamp(trace::Owner::kDraft);
   const int rows = run.tree.num_rows();
   LS_RETURN_IF_ERROR(EnsurePages(run.committed + rows));
-  step::StepInput& in = runner_->input();
-  step::AddTree(in, kSequence, run.tree, run.committed, runner_->pages_per_sequence());
-  FillSequence(in, run);
+  step::StepInput& in = s_->runner->input();
+  step::AddTree(in, kSequence, run.tree, run.committed, s_->runner->pages_per_sequence());
+  run.Describe(in);
   for (const step::KvMove& move : run.moves) {
     in.copies[in.num_copies++] = {kSequence, move.from_row, move.to_row};
   }
   run.moves.clear();
-  runner_->watch().Stamp(trace::Owner::kSchedule);
+  s_->runner->watch().Stamp(trace::Owner::kSchedule);
   auto step_start = Clock::now();
-  LS_RETURN_IF_ERROR(runner_->Run());
+  LS_RETURN_IF_ERROR(s_->runner->Run());
   const double step_secs = Since(step_start);
 
-  run.walk = step::Walk(run.tree, std::span(runner_->output().tokens, static_cast<size_t>(rows)));
+  run.walk = step::Walk(run.tree, std::span(s_->runner->output().tokens, static_cast<size_t>(rows)));
   if (run.walk.num_emitted == 0) return StepFailure(0);
   run.moves.resize(static_cast<size_t>(run.walk.num_emitted));
   run.moves.resize(static_cast<size_t>(step::CompactionMoves(run.walk, run.moves)));
@@ -185,9 +242,8 @@ Status Engine::Round(Run& run) {
     move.to_row += run.committed;
   }
   const int emitted = run.walk.num_emitted;
-  LS_RETURN_IF_ERROR(Commit(run, std::span(run.walk.tokens, static_cast<size_t>(emitted))));
+  Commit(run, std::span(run.walk.tokens, static_cast<size_t>(emitted)));
   run.committed += emitted;
-  LS_CHECK_GT(static_cast<int>(run.tokens.size()), vocab_limit);
   if (run.walk.failed_row >= 0 && !run.finish.verdict().finished) return StepFailure(run.walk.failed_row);
 
   stats.draft_secs += draft_secs;
@@ -213,19 +269,19 @@ Result<Response> Engine::Generate(const Request& request) {
   interrupted_.store(false, std::memory_order_relaxed);
   LS_RETURN_IF_ERROR(CheckRequest(request));
   LS_ASSIGN_OR_RETURN(step::SamplingSpec sampling,
-                      step::MakeSamplingSpec(request.sampling, static_cast<int>(source_->config().vocab)));
+                      step::MakeSamplingSpec(request.sampling, static_cast<int>(s_->source->config().vocab)));
   FinishOptions finish;
-  finish.eos_ids = tokenizer_->eos_ids();
+  finish.eos_ids = s_->tokenizer->eos_ids();
   finish.stop_token_ids = request.stop_token_ids;
   finish.stop_strings = request.stop_strings;
   finish.max_tokens = request.max_tokens;
-  finish.context_room = context() - static_cast<int64_t>(request.prompt.size());
+  finish.context_room = s_->options.context - static_cast<int64_t>(request.prompt.size());
   finish.ignore_eos = request.ignore_eos;
-  LS_RETURN_IF_ERROR(ValidateFinish(finish, static_cast<int>(source_->config().vocab)));
+  LS_RETURN_IF_ERROR(ValidateFinish(finish, static_cast<int>(s_->source->config().vocab)));
 
-  Run run(request, sampling, std::move(finish), *tokenizer_, &gates_[static_cast<int>(request.drafter)]);
+  Run run(request, sampling, std::move(finish), *s_->tokenizer, &s_->gates[static_cast<size_t>(request.drafter)]);
   run.response.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  pool_->Shrink(0, &pages_);
+  s_->pool->Shrink(0, &s_->pages);
   Status status;
   if (!run.finish.verdict().finished) {
     auto start = Clock::now();
@@ -238,31 +294,33 @@ Result<Response> Engine::Generate(const Request& request) {
   }
   run.response.stats.decode_secs = Since(decode_start);
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(runner_->CheckAgreement());
-  if (run.finish.verdict().finished) {
-    run.response.finish_reason = FinishReasonName(run.finish.verdict().reason);
-    // A character that the text broke off in; the tracker takes nothing more, so it is added here.
-    const std::string tail = run.finish.verdict().reason == FinishReason::kLength ? run.decoder.Finish() : "";
-    run.response.text = run.finish.text() + tail;
-    if (request.on_text && !tail.empty()) request.on_text(tail);
-  } else {
-    run.response.finish_reason = "interrupted";
-    const std::string rest = std::string(run.finish.held_text()) + run.decoder.Finish();
-    run.response.text = run.finish.text() + rest;
-    if (request.on_text && !rest.empty()) request.on_text(rest);
-  }
+  LS_RETURN_IF_ERROR(s_->runner->CheckAgreement());
+  run.response.stats.decoded_tokens = std::max<int64_t>(0, static_cast<int64_t>(run.response.token_ids.size()) - 1);
+  Conclude(run);
   return std::move(run.response);
 }
 
+// The end of the text: what the tracker still held, and a character that the text broke off in.
+void Engine::Conclude(Run& run) {
+  const Verdict& verdict = run.finish.verdict();
+  run.response.finish_reason = verdict.finished ? FinishReasonName(verdict.reason) : "interrupted";
+  std::string rest;
+  if (!verdict.finished) rest = std::string(run.finish.held_text());
+  // After a stop nothing may follow; else an unfinished character becomes one U+FFFD.
+  if (verdict.reason != FinishReason::kStop) rest += run.decoder.Finish();
+  run.response.text = run.finish.text() + rest;
+  if (run.request.on_text && !rest.empty()) run.request.on_text(rest);
+}
+
 Status Engine::Prefill(std::span<const int32_t> tokens) {
-  pool_->Shrink(0, &pages_);
-  LS_RETURN_IF_ERROR(EnsurePages(context()));
+  s_->pool->Shrink(0, &s_->pages);
+  LS_RETURN_IF_ERROR(EnsurePages(s_->options.context));
   for (size_t at = 0; at < tokens.size();) {
-    const size_t n = std::min(static_cast<size_t>(prefill_chunk_), tokens.size() - at);
-    step::StepInput& in = runner_->input();
-    step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false, runner_->pages_per_sequence());
+    const size_t n = std::min(static_cast<size_t>(s_->options.prefill_chunk), tokens.size() - at);
+    step::StepInput& in = s_->runner->input();
+    step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false, s_->runner->pages_per_sequence());
     in.sequences[0].sampling = {};
-    LS_RETURN_IF_ERROR(runner_->Run());
+    LS_RETURN_IF_ERROR(s_->runner->Run());
     at += n;
   }
   return OkStatus();

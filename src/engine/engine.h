@@ -2,68 +2,77 @@
 //
 // Units:    tokens; seconds
 // Errors:   Create: as loading (kNotFound, kCorruptFile, kUnsupported), cutting (kInvalidArgument) and memory say
-//           Generate: kInvalidArgument for a request that cannot be (names the field); kPeerLost, kTimeout for ranks;
+//           Generate: kInvalidArgument for a request that cannot be (names the field); kPeerLost for ranks;
 //           kInternal when the model's numbers stop being finite (names step and layer)
 // Threads:  one caller; Interrupt from any thread or signal handler
 // Order:    the text is a function of model, prompt, sampling, seed and kv type, and of nothing else (docs/numerics.md)
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
+#include "base/dtype.h"
 #include "engine/request.h"
-#include "kv/page_pool.h"
-#include "spec/gate.h"
-#include "step/step_runner.h"
-#include "tokenizer/tokenizer.h"
+
+namespace lockstep::model {
+class WeightSource;
+}
+namespace lockstep::step {
+class StepRunner;
+}
+namespace lockstep::tokenizer {
+class Tokenizer;
+}
 
 namespace lockstep::engine {
 
 struct EngineOptions {
   std::string model_path;
-  step::StepOptions step;     // context 0: min(model, 4096)
-  int prefill_chunk = 512;
+  int tp = 1;
+  int threads = 0;             // a rank; 0: usable cores / tp, at least 1
+  bool process_ranks = false;  // ranks are processes instead of threads
+  int context = 0;             // 0: min(what the model was trained for, 4096)
+  int prefill_chunk = 512;     // prompt tokens a step
+  DType kv_dtype = DType::kF16;
+  double timeout_secs = 30;    // a rank waits this long for another
 };
 
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  ~Engine();
 
   Result<Response> Generate(const Request& request);
 
   // Makes the running Generate return after its current round, with the text so far.
   void Interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
 
-  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
-  const std::string& chat_template() const { return chat_template_; }
-  step::StepRunner& runner() { return *runner_; }
-  const model::WeightSource& source() const { return *source_; }
-  int context() const { return runner_->options().context; }
+  const tokenizer::Tokenizer& tokenizer() const;
+  const std::string& chat_template() const;
+  step::StepRunner& runner();
+  const model::WeightSource& source() const;
+  const EngineOptions& options() const;  // with the defaults filled in
 
-  // For benches: prefills `tokens` as the start of the only sequence; no sampling.
+  // For benches: puts `tokens` into the cache as the start of the only sequence, and gives it pages to the end of the
+  // context. No sampling.
   Status Prefill(std::span<const int32_t> tokens);
 
  private:
+  struct State;
   struct Run;
-  Engine() = default;
+  Engine();
   Status CheckRequest(const Request& request) const;
   Status EnsurePages(int num_tokens);
   Status PrefillPrompt(Run& run);
   Status Round(Run& run);
-  Status Commit(Run& run, std::span<const int32_t> tokens);
+  void Commit(Run& run, std::span<const int32_t> tokens);
+  void Conclude(Run& run);
   Status StepFailure(int logits_idx) const;
-  void FillSequence(step::StepInput& in, const Run& run);
 
-  std::shared_ptr<const model::WeightSource> source_;
-  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
-  std::string chat_template_;
-  std::unique_ptr<step::StepRunner> runner_;
-  std::unique_ptr<kv::PagePool> pool_;
-  std::vector<int32_t> pages_;  // of the only sequence
-  spec::Gate gates_[5];         // by Drafter: what rounds have cost here
-  int prefill_chunk_ = 512;
+  std::unique_ptr<State> s_;
   std::atomic<bool> interrupted_{false};
 };
 

@@ -18,6 +18,7 @@
 namespace lockstep::engine {
 
 enum class Drafter : uint8_t { kNone, kNgram, kWrong, kOracle, kRandom };
+inline constexpr int kNumDrafters = 5;
 
 // "none", "ngram"; the last three are for benches only.
 const char* DrafterName(Drafter drafter);
@@ -65,6 +66,9 @@ struct DecodeStats {
   };
   std::array<WidthCount, step::kMaxTreeRows + 1> by_width{};  // draft rows by the width of their round
 
+  int64_t decoded_tokens = 0;       // after the first token
+
+  double decode_tokens_per_second() const { return decode_secs > 0 ? double(decoded_tokens) / decode_secs : 0; }
   double accept_length() const { return rounds == 0 ? 1.0 : double(tokens_of_rounds) / double(rounds); }
 };
 

@@ -9,9 +9,11 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "device/cpu/affinity.h"
+#include "comm/rank_pool.h"
 #include "device/cpu/features.h"
+#include "model/formats/weight_source.h"
+#include "model/shard.h"
 #include "step/member_step.h"
-#include "topology/placement.h"
 
 namespace lockstep::step {
 namespace {
@@ -55,7 +57,6 @@ struct StepRunner::Impl {
   StepOptions options;
   model::ShardPlan plan;
   SharedLayout layout;
-  topology::Placement placement;
   const kernels::CpuKernels* kernels = nullptr;
   model::RopeTable rope;
   std::vector<RankState> ranks;
@@ -80,8 +81,8 @@ Status StepRunner::Impl::BuildRank(int rank) {
 }
 
 Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member) {
-  if (!placement.oversubscribed) {
-    const int cpu = placement.cpus[static_cast<size_t>(member.rank())][static_cast<size_t>(member.thread())];
+  if (!options.cpus.empty()) {
+    const int cpu = options.cpus[static_cast<size_t>(member.rank())][static_cast<size_t>(member.thread())];
     // A refused pin costs speed, never results.
     if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
   }
@@ -142,9 +143,6 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
   LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
   impl->kernels = &KernelsOf(isa);
-  LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
-  impl->placement = topology::PlaceRanks(machine, o.tp, o.threads);
-  if (!impl->placement.warning.empty()) LogWarning(impl->placement.warning);
   impl->rope = model::MakeRopeTable(impl->source->config(), o.context);
 
   comm::GroupOptions group;
@@ -153,7 +151,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   group.mode = o.rank_mode;
   group.shared_bytes = layout.total_bytes;
   group.timeout_secs = o.timeout_secs;
-  group.oversubscribed = impl->placement.oversubscribed;
+  group.oversubscribed = o.oversubscribed;
   group.fault = Env::Get().fault;
   LS_ASSIGN_OR_RETURN(auto made, comm::Group::Create(group));
   impl->shared = made->shared().data();

@@ -14,11 +14,16 @@
 #include <string>
 #include <vector>
 
-#include "comm/rank_pool.h"
-#include "model/formats/weight_source.h"
-#include "model/shard.h"
+#include "base/dtype.h"
+#include "base/result.h"
+#include "comm/rank_mode.h"
 #include "step/step_io.h"
 #include "trace/step_breakdown.h"
+
+namespace lockstep::model {
+class WeightSource;
+struct ModelConfig;
+}  // namespace lockstep::model
 
 namespace lockstep::step {
 
@@ -26,6 +31,8 @@ struct StepOptions {
   int tp = 1;
   int threads = 1;                   // a rank
   comm::RankMode rank_mode = comm::RankMode::kThread;
+  std::vector<std::vector<int>> cpus;  // [tp][threads] to pin to; empty: not pinned
+  bool oversubscribed = false;         // more threads than cores: waits park at once
   int context = 0;                   // tokens a sequence may hold
   int num_sequences = 1;             // sequences that may hold kv at once
   int max_rows = 512;                // rows of a step: the prefill chunk, at least kMaxLogitsRows' worth of draft rows
