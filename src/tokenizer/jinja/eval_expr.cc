@@ -128,6 +128,7 @@ Value Evaluator::EvalConcat(const Expr& e) {
     const Value v = Eval(*child);
     if (failed()) return Value();
     text.Append(Str(v));
+    if (text.num_bytes() > limits_.max_output_bytes) break;  // MakeStr reports it
   }
   return MakeStr(std::move(text));
 }
@@ -210,7 +211,8 @@ Value Evaluator::Call(const Value& callee, const Args& args) {
 // Binds the arguments to the builtin's parameters.
 Value Evaluator::CallBuiltin(const Builtin& builtin, const Value& self, const Args& args) {
   jinja::Call call{self, args, std::vector<const Value*>(builtin.params.size(), nullptr)};
-  if (!Charge(1)) return Value();
+  // Filters, tests and methods read all of a string.
+  if (!Charge(self.Is(Kind::kString) ? self.weight() : 1)) return Value();
   if (!builtin.is_variadic) {
     if (args.positional.size() > builtin.params.size()) {
       return Fail(fmt::format("'{}' takes at most {} argument(s), {} given", builtin.name, builtin.params.size(),

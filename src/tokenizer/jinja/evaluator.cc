@@ -58,7 +58,8 @@ Value Evaluator::MakeStr(Text text) {
   if (text.num_bytes() > limits_.max_output_bytes) {
     return Fail(fmt::format("a string is longer than {} bytes", limits_.max_output_bytes));
   }
-  if (!ChargeBytes(text.num_bytes() + sizeof(TextObject))) return Value();
+  if (text.num_runs() > limits_.max_runs) return Fail("a string mixes input and own text too often");
+  if (!ChargeBytes(text.num_bytes() + text.num_runs() * 16 + sizeof(TextObject))) return Value();
   return Value::Str(std::move(text));
 }
 
@@ -125,6 +126,10 @@ void Evaluator::Emit(const Text& text) {
   if (failed()) return;
   if (out_->num_bytes() + text.num_bytes() > limits_.max_output_bytes) {
     Fail(fmt::format("the output is longer than {} bytes", limits_.max_output_bytes));
+    return;
+  }
+  if (out_->num_runs() + text.num_runs() > limits_.max_runs) {
+    Fail("the output mixes input and own text too often");
     return;
   }
   if (ChargeBytes(text.num_bytes())) out_->Append(text);

@@ -27,10 +27,12 @@
 namespace lockstep::tokenizer::jinja {
 
 struct Limits {
-  // 10 000 messages at 400 steps each (Llama 3.1's template takes about 60 a message); under 2 s of
-  // work.
+  // 10 000 messages at 400 steps each (Llama 3.1's template takes about 60 a message). Reading 64
+  // bytes of a string is a step too: ten filters over a prompt of 4 MiB take 0.7 million, and the
+  // worst template ends after some seconds.
   uint64_t max_steps = 4'000'000;
   size_t max_output_bytes = size_t{8} << 20;  // also of any one string
+  size_t max_runs = 1'000'000;                // changes between input and own text, in the same
   // All bytes ever allocated for values, freed or not, so it bounds both memory and copying.
   uint64_t max_work_bytes = uint64_t{1} << 30;
   // Nested evaluations, macro calls included; a level takes up to 2 KiB of stack with sanitizers

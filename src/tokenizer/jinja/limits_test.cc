@@ -47,6 +47,15 @@ TEST(Limits, OutputAndStrings) {
   ExpectRefused("{{ 'a' | indent(1000000000) }}", "width");
 }
 
+TEST(Limits, SearchesThatWouldTakeForever) {
+  const std::string set = "{% set a = 'a' * 4000000 %}{% set b = 'a' * 2000000 + 'b' %}";
+  EXPECT_TRUE(RenderOnly(set + "{{ b in a }}{{ a.find(b) }}{{ a.split(b) | length }}").ok());
+  ExpectRefused(set + "{{ a.rfind(b) }}", "steps");
+  ExpectRefused(set + "{{ a.rsplit(b, 1) }}", "steps");
+  ExpectRefused(set + "{% for i in range(99999) %}{{ a is lower }}{% endfor %}", "steps");
+  ExpectRefused(set + "{{ " + Times("a ~ ", 9999) + "a }}", "string is longer");
+}
+
 TEST(Limits, RangesAndLists) {
   ExpectRefused("{{ range(100001) | list }}", "range is too large");
   ExpectRefused("{{ range(-9000000000000000000, 9000000000000000000) }}", "range is too large");

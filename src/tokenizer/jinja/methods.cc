@@ -39,17 +39,27 @@ Value MakeTexts(Evaluator& eval, std::vector<Text> texts) {
   return eval.MakeList(std::move(items));
 }
 
+bool ChargePieces(Evaluator& eval, const std::string& bytes, const std::string* sep) {
+  const uint64_t num_pieces = CountPieces(bytes, sep);
+  return eval.Charge(num_pieces) && eval.ChargeBytes(num_pieces * 4 * sizeof(Text));
+}
+
 template <bool kFromRight>
 Value SplitMethod(Evaluator& eval, const Call& call) {
   const std::string* const sep = StrArg(eval, call, 0);
   const std::optional<int64_t> max_split = IntArg(eval, call, 1, -1);
-  if (eval.failed() || !eval.ChargeBytes(call.self.text().num_bytes() * sizeof(Text) / 4)) return Value();
+  if (eval.failed()) return Value();
   if (sep != nullptr && sep->empty()) return eval.Fail("empty separator");
+  if (!ChargePieces(eval, call.self.str(), sep)) return Value();
+  // Searching from the right has no linear form in the library; pay for the worst case.
+  const uint64_t num_sep_bytes = sep != nullptr ? sep->size() : 1;
+  if (kFromRight && !eval.Charge(call.self.weight() * num_sep_bytes)) return Value();
   const Text& text = call.self.text();
   return MakeTexts(eval, kFromRight ? SplitFromRight(text, sep, *max_split) : Split(text, sep, *max_split));
 }
 
 Value SplitLinesMethod(Evaluator& eval, const Call& call) {
+  if (!ChargePieces(eval, call.self.str(), nullptr)) return Value();
   return MakeTexts(eval, SplitLines(call.self.text()));
 }
 
@@ -59,6 +69,7 @@ Value Affix(Evaluator& eval, const Call& call) {
   std::vector<Value> affixes = {*call.Get(0)};
   if (affixes[0].IsList(ListKind::kTuple)) affixes = std::vector<Value>(affixes[0].list().items);
   for (const Value& affix : affixes) {
+    if (!eval.Charge(affix.weight())) return Value();
     if (!affix.Is(Kind::kString)) {
       return eval.Fail(fmt::format("startswith and endswith need a str or a tuple of str, not {}", TypeName(affix)));
     }
@@ -107,7 +118,8 @@ Value Find(Evaluator& eval, const Call& call) {
   if (eval.failed() || needle == nullptr) return eval.Fail("find needs a str");
   if (!eval.Charge(call.self.weight())) return Value();
   const std::string& s = call.self.str();
-  const size_t at = kFromRight ? s.rfind(*needle) : s.find(*needle);
+  if (kFromRight && !eval.Charge(call.self.weight() * (needle->size() + 1))) return Value();
+  const size_t at = kFromRight ? s.rfind(*needle) : FindBytes(s, *needle, 0);
   if (at == std::string::npos) return Value::Int(-1);
   return Value::Int(static_cast<int64_t>(CountChars(std::string_view(s).substr(0, at))));
 }
@@ -119,7 +131,8 @@ Value Count(Evaluator& eval, const Call& call) {
   const std::string& s = call.self.str();
   if (needle->empty()) return Value::Int(static_cast<int64_t>(CountChars(s)) + 1);
   int64_t num_found = 0;
-  for (size_t at = s.find(*needle); at != std::string::npos; at = s.find(*needle, at + needle->size())) ++num_found;
+  for (size_t at = FindBytes(s, *needle, 0); at != std::string::npos; at = FindBytes(s, *needle, at + needle->size()))
+    ++num_found;
   return Value::Int(num_found);
 }
 

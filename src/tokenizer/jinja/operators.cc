@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tokenizer/jinja/evaluator.h"
+#include "tokenizer/jinja/strings.h"
 
 namespace lockstep::tokenizer::jinja {
 
@@ -52,7 +53,7 @@ bool Evaluator::Contains(const Value& container, const Value& item) {
         Fail(fmt::format("'in <string>' requires string as left operand, not {}", TypeName(item)));
         return false;
       }
-      return Charge(container.weight()) && container.str().find(item.str()) != std::string::npos;
+      return Charge(container.weight()) && FindBytes(container.str(), item.str(), 0) != std::string::npos;
     case Kind::kDict:
       if (!Charge(item.weight())) return false;
       if (!HashKey(item)) {
@@ -239,8 +240,17 @@ Value Evaluator::Repeat(const Value& sequence, int64_t count) {
     if (num_bytes > 0 && times > limits_.max_output_bytes / num_bytes) {
       return Fail(fmt::format("a string repeated {} times is longer than {} bytes", times, limits_.max_output_bytes));
     }
+    const size_t num_runs = sequence.text().num_runs();  // one run stays one
+    if (num_runs > 1 && num_runs * times > limits_.max_runs) {
+      return Fail("a repeated string mixes input and own text too often");
+    }
+    if (!Charge(1 + num_bytes * times / 1024)) return Value();
     Text text;
-    for (uint64_t i = 0; i < times && num_bytes > 0 && Charge(1 + num_bytes / 64); ++i) text.Append(sequence.text());
+    Text power = sequence.text();  // of 1, 2, 4, ... copies
+    for (uint64_t left = num_bytes > 0 ? times : 0; left > 0; left /= 2) {
+      if (left % 2 != 0) text.Append(power);
+      if (left > 1) power.Append(Text(power));
+    }
     return MakeStr(std::move(text));
   }
   if (sequence.IsList(ListKind::kList) || sequence.IsList(ListKind::kTuple)) {

@@ -1,6 +1,7 @@
 #include "tokenizer/jinja/strings.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep::tokenizer::jinja {
 namespace {
@@ -10,6 +11,26 @@ bool IsLetter(uint32_t c) {
 }
 
 }  // namespace
+
+size_t FindBytes(const std::string& bytes, const std::string& wanted, size_t begin) {
+  if (begin > bytes.size()) return std::string::npos;
+  // glibc's memmem is the two-way algorithm.
+  const void* const at = memmem(bytes.data() + begin, bytes.size() - begin, wanted.data(), wanted.size());
+  if (at == nullptr) return std::string::npos;
+  return static_cast<size_t>(static_cast<const char*>(at) - bytes.data());
+}
+
+size_t CountPieces(const std::string& bytes, const std::string* sep) {
+  size_t num_pieces = 1;
+  if (sep == nullptr) {
+    for (const char c : bytes) num_pieces += c <= ' ' ? 1 : 0;  // bytes of other scripts are negative
+    return num_pieces;
+  }
+  for (size_t at = FindBytes(bytes, *sep, 0); at != std::string::npos; at = FindBytes(bytes, *sep, at + sep->size())) {
+    ++num_pieces;
+  }
+  return num_pieces;
+}
 
 Text Strip(const Text& text, const std::string* chars, Sides sides) {
   const std::string& bytes = text.bytes();
@@ -88,7 +109,7 @@ std::optional<Text> Replace(const Text& text, const Text& from, const Text& to, 
       search = search < bytes.size() ? NextChar(bytes, search) : search + 1;
       continue;
     }
-    const size_t at = bytes.find(from.bytes(), search);
+    const size_t at = FindBytes(bytes, from.bytes(), search);
     if (at == std::string::npos) break;
     out.Append(text.Slice(begin, at));
     out.Append(to);
@@ -106,7 +127,7 @@ std::vector<Text> Split(const Text& text, const std::string* sep, int64_t max_sp
   if (sep != nullptr) {
     size_t begin = 0;
     while (has_room()) {
-      const size_t at = bytes.find(*sep, begin);
+      const size_t at = FindBytes(bytes, *sep, begin);
       if (at == std::string::npos) break;
       out.push_back(text.Slice(begin, at));
       begin = at + sep->size();

@@ -13,6 +13,12 @@
 
 namespace lockstep::tokenizer::jinja {
 
+// std::string::find, in linear time on any input: a search for "aaa...b" in "aaa..." is a template's
+// cheapest way to stop a server.
+size_t FindBytes(const std::string& bytes, const std::string& wanted, size_t begin);
+// An upper bound of the pieces that Split makes, so that they can be paid for first.
+size_t CountPieces(const std::string& bytes, const std::string* sep);
+
 enum class Sides : uint8_t { kBoth, kLeft, kRight };
 // chars null: white space; else any of its code points.
 Text Strip(const Text& text, const std::string* chars, Sides sides);

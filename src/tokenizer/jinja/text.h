@@ -26,6 +26,7 @@ class Text {
   const std::string& bytes() const { return bytes_; }
   bool empty() const { return bytes_.empty(); }
   size_t num_bytes() const { return bytes_.size(); }
+  size_t num_runs() const { return runs_.size(); }
   // True when any byte came from the request.
   bool HasInput() const;
 
