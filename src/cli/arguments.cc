@@ -18,9 +18,9 @@ bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-';
 const CLI::App* FindCommand(const CLI::App* app, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (IsFlag(word)) continue;
-    const CLI::App* next = app->get_subcommand_no_throw(word);
-    if (next == nullptr) break;
-    app = next;
+    const auto subs = app->get_subcommands([&word](const CLI::App* sub) { return sub->get_name() == word; });
+    if (subs.empty()) break;
+    app = subs[0];
   }
   return app;
 }

@@ -119,8 +119,11 @@ void Progress::Show(const std::string& text) {
   shown_ = true;
 }
 
-Progress::~Progress() {
+void Progress::Clear() {
   if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
 }
+
+Progress::~Progress() { Clear(); }
 
 }  // namespace lockstep::cli

@@ -52,6 +52,7 @@ class Progress {
   Progress();
   ~Progress();
   void Show(const std::string& text);
+  void Clear();
 
  private:
   bool terminal_;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tokenizer/tokenizer.h"
+
 namespace lockstep::cli {
 
 Result<PromptMaker> PromptMaker::Create(const engine::Engine& engine, PromptMode mode) {
