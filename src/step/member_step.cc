@@ -73,7 +73,7 @@ MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const Shared
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
-      sampler_(static_cast<int>(context_->config().vocab)) {}
+      sampler_(static_cast<int>(context_->config().vocab), context_->kernels()) {}
 
 void MemberStep::CopyAccepted(const StepInput& in) {
   if (in.num_copies == 0) return;
