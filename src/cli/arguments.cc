@@ -25,17 +25,24 @@ const CLI::App* FindCommand(const CLI::App* app, const std::vector<std::string>&
   return app;
 }
 
+// "--tp or --temp": the known words nearest to `word`, or "" where all are so far away that it would be a guess.
 std::string Nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  int best_distance = static_cast<int>(word.size()) / 3 + 1;  // further away it is a guess
+  std::vector<std::string> best;
+  int best_distance = static_cast<int>(word.size()) / 3 + 1;
   for (const std::string& candidate : known) {
     int distance = EditDistance(word, candidate);
-    if (distance <= best_distance && (best.empty() || distance < best_distance)) {
-      best = candidate;
-      best_distance = distance;
-    }
+    if (distance > best_distance) continue;
+    if (distance < best_distance) best.clear();
+    best_distance = distance;
+    best.push_back(candidate);
   }
-  return best;
+  return best.size() > 3 ? "" : fmt::format("{}", fmt::join(best, " or "));
+}
+
+// "bench step ": how to name the command behind "lockstep ".
+std::string CommandPath(const CLI::App* command, const CLI::App* root) {
+  if (command == root) return "";
+  return CommandPath(command->get_parent(), root) + command->get_name() + " ";
 }
 
 }  // namespace
@@ -99,7 +106,7 @@ std::string ExplainParseError(const CLI::App& app, const std::vector<std::string
     const std::string nearest = Nearest(flag, known);
     return fmt::format("unknown flag {}{}; see lockstep {}--help", flag,
                        nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest),
-                       command == &app ? "" : command->get_name() + " ");
+                       CommandPath(command, &app));
   }
   std::vector<std::string> commands;
   for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) commands.push_back(sub->get_name());
