@@ -8,8 +8,7 @@
 
 namespace lockstep::model {
 
-Activations::Activations(int rows, int cols)
-    : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
+Activations::Activations(int rows, int cols) : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
   f32.assign(static_cast<size_t>(rows * ld), 0.0f);
   q.assign(static_cast<size_t>(rows * ld), 0);
   scale.assign(static_cast<size_t>(rows * ld_block), 0.0f);
@@ -61,7 +60,9 @@ void StepContext::Begin(const StepView& view) {
   }
 }
 
-GroupRange StepContext::NormRows() const { return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows); }
+GroupRange StepContext::NormRows() const {
+  return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows);
+}
 
 void StepContext::Embed() {
   const TensorRef& e = o_.weights->embedding;
@@ -190,8 +191,16 @@ void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
   Activations& in = c.input();
   kernels::QuantRows quant = in.Quant();
   GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
-                      {out, nullptr, nullptr}, ld_out});
+  c.kernels().matmul({&weight,
+                      groups.begin,
+                      groups.end,
+                      &quant,
+                      in.f32.data(),
+                      in.ld,
+                      c.input_rows(),
+                      &plan,
+                      {out, nullptr, nullptr},
+                      ld_out});
 }
 
 void RowLinear::Run(StepContext& c) const {
@@ -200,8 +209,16 @@ void RowLinear::Run(StepContext& c) const {
   Activations& in = c.input();
   kernels::QuantRows quant = in.Quant();
   GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
-                      {call.mine[0], call.mine[1], call.mine[2]}, c.team().ld_x});
+  c.kernels().matmul({&weight,
+                      groups.begin,
+                      groups.end,
+                      &quant,
+                      in.f32.data(),
+                      in.ld,
+                      c.input_rows(),
+                      &plan,
+                      {call.mine[0], call.mine[1], call.mine[2]},
+                      c.team().ld_x});
 }
 
 }  // namespace lockstep::model

@@ -46,12 +46,12 @@ struct TeamBuffers {
   TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows);
 
   int64_t ld_x, ld_q, ld_kv, ld_ffn;
-  std::vector<float> x;          // [T, D] residual stream
-  Activations normed;            // [T, D]
-  std::vector<float> q, k, v;    // [T, heads of this rank x Dh]
-  Activations attended;          // [T, query heads of this rank x Dh]
-  std::vector<float> gate, up;   // [T, F of this rank]
-  Activations gated;             // [T, F of this rank]
+  std::vector<float> x;            // [T, D] residual stream
+  Activations normed;              // [T, D]
+  std::vector<float> q, k, v;      // [T, heads of this rank x Dh]
+  Activations attended;            // [T, query heads of this rank x Dh]
+  std::vector<float> gate, up;     // [T, F of this rank]
+  Activations gated;               // [T, F of this rank]
   std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
 };
 
@@ -61,10 +61,10 @@ struct StepView {
   int num_rows = 0;
   const BatchSequence* sequences = nullptr;
   int num_sequences = 0;
-  const int32_t* pages = nullptr;  // page table of all sequences
+  const int32_t* pages = nullptr;        // page table of all sequences
   const int32_t* logits_rows = nullptr;  // rows that want logits, ascending
   int num_logits_rows = 0;
-  float* logits = nullptr;         // [num_logits_rows, ld_logits] shared by all ranks
+  float* logits = nullptr;  // [num_logits_rows, ld_logits] shared by all ranks
   int64_t ld_logits = 0;
 };
 
@@ -106,16 +106,14 @@ class StepContext {
   void Begin(const StepView& view);
 
   // The contiguous part of `count` items that this thread of its rank does.
-  GroupRange MyPart(int count) const {
-    return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank());
-  }
+  GroupRange MyPart(int count) const { return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank()); }
   bool SyncRank() { return o_.member->SyncRank(comm::SyncOp::kBarrier); }
 
   // Layers call these; each returns false when the group is poisoned.
   void Embed();
-  bool Norm(const float* weight, int layer);                      // pending sum + residual -> normed rows
-  bool Prepare(Activations& rows, int cols, bool quantise);       // team rows -> what the next matmul reads
-  bool FinalNorm(const float* weight);                            // rows that want logits only, compact
+  bool Norm(const float* weight, int layer);                 // pending sum + residual -> normed rows
+  bool Prepare(Activations& rows, int cols, bool quantise);  // team rows -> what the next matmul reads
+  bool FinalNorm(const float* weight);                       // rows that want logits only, compact
   void OpenSum(const comm::CpuShared::Site& site, comm::CpuShared::Call* call);
   Activations& input() { return *input_; }
   int input_rows() const { return input_rows_; }

@@ -43,15 +43,21 @@ SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, in
 StepInput* SharedLayout::Input(std::byte* base, int parity) const {
   return reinterpret_cast<StepInput*>(base + static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
 }
-StepOutput* SharedLayout::Output(std::byte* base) const { return reinterpret_cast<StepOutput*>(base + output_); }
+StepOutput* SharedLayout::Output(std::byte* base) const {
+  return reinterpret_cast<StepOutput*>(base + output_);
+}
 int32_t* SharedLayout::History(std::byte* base, int sequence) const {
   return reinterpret_cast<int32_t*>(base + history_) + static_cast<int64_t>(sequence) * context;
 }
-int32_t* SharedLayout::Pages(std::byte* base) const { return reinterpret_cast<int32_t*>(base + pages_); }
+int32_t* SharedLayout::Pages(std::byte* base) const {
+  return reinterpret_cast<int32_t*>(base + pages_);
+}
 SharedLayout::Candidate* SharedLayout::Candidates(std::byte* base, int member) const {
   return reinterpret_cast<Candidate*>(base + candidates_) + static_cast<int64_t>(member) * kMaxLogitsRows;
 }
-float* SharedLayout::Logits(std::byte* base) const { return reinterpret_cast<float*>(base + logits_); }
+float* SharedLayout::Logits(std::byte* base) const {
+  return reinterpret_cast<float*>(base + logits_);
+}
 trace::StepBreakdown* SharedLayout::Breakdown(std::byte* base, int member) const {
   static_assert(sizeof(trace::StepBreakdown) <= 128);
   return reinterpret_cast<trace::StepBreakdown*>(base + breakdowns_ + 128 * static_cast<size_t>(member));
@@ -100,7 +106,8 @@ void MemberStep::PickCandidates(const StepInput& in) {
       mine[i] = {0, -1, 1};
       continue;
     }
-    kernels::ArgmaxResult best = context_->kernels().argmax(layout_.Logits(shared_) + i * layout_.ld_logits + first, count);
+    kernels::ArgmaxResult best =
+        context_->kernels().argmax(layout_.Logits(shared_) + i * layout_.ld_logits + first, count);
     mine[i] = {best.value, best.index < 0 ? -1 : first + best.index, best.finite};
   }
 }
@@ -190,7 +197,9 @@ bool MemberStep::CheckDigests() {
   return member_.CheckDigests(published_step_);
 }
 
-bool MemberStep::CheckAgreement() { return member_.SyncWorld(comm::SyncOp::kDigest) && CheckDigests(); }
+bool MemberStep::CheckAgreement() {
+  return member_.SyncWorld(comm::SyncOp::kDigest) && CheckDigests();
+}
 
 bool MemberStep::Run(int parity) {
   model::StepContext& c = *context_;

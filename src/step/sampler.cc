@@ -13,8 +13,8 @@ namespace lockstep::step {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17
-// and sees tokens down to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
+// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17 and sees tokens down
+// to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
 constexpr float kFixedOne = 0x1p40f;
 constexpr int kMaxVocab = 1 << 24;
 // First batch that top-p sorts: most nuclei are smaller. Each further batch is four times as large.
@@ -25,8 +25,8 @@ uint64_t FixedWeight(float z_minus_max) {
   return static_cast<uint64_t>(std::llrint(kernels::ref::Exp(z_minus_max) * kFixedOne));
 }
 
-// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with
-// share in 2^-32. Integers only, so that every rank and every device finds the same cut.
+// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with share in 2^-32.
+// Integers only, so that every rank and every device finds the same cut.
 uint64_t ShareOf(uint64_t total, float share) {
   const uint64_t fixed_share =
       std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
@@ -129,8 +129,7 @@ int32_t Sampler::Scale(const float* adjusted, const SamplingSpec& spec, int voca
 }
 
 int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
-  // A token of weight 0 cannot move the cumulative sum, so it is never the one that reaches the
-  // share.
+  // A token of weight 0 cannot move the cumulative sum, so it is never the one that reaches the share.
   int num_heavy = 0;
   uint64_t total = 0;
   for (int i = 0; i < num_kept; ++i) {
@@ -190,8 +189,7 @@ SampleResult Sampler::Sample(const SampleRequest& r) {
     best_token = Scale(adjusted, spec, r.vocab);
     if (best_token < 0) return result;
     const float* z = work_.data();
-    // The largest z is kept by every filter. Starting from its score, few others can win, and only
-    // those need noise.
+    // The largest z is kept by every filter. Starting from its score, few others can win, and only those need noise.
     float best = z[best_token] + Gumbel(spec.seed, r.position, best_token);
     PhiloxBlock block{};
     int32_t block_idx = -1;

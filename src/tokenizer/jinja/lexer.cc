@@ -26,8 +26,7 @@ bool IsAsciiSpace(char c) {
   return IsSpace(static_cast<uint8_t>(c)) && static_cast<uint8_t>(c) < 0x80;
 }
 
-// One kind of line end, and without the last one: Jinja drops a single newline at the end of a
-// template.
+// One kind of line end, and without the last one: Jinja drops a single newline at the end of a template.
 std::string NormaliseLines(const std::string& source) {
   std::string out;
   out.reserve(source.size());
@@ -84,8 +83,7 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
-// Text up to a tag. '-' takes all white space before the tag; a block or comment without '+' takes
-// the indentation.
+// Text up to a tag. '-' takes all white space before the tag; a block or comment without '+' takes the indentation.
 void Lexer::Data(size_t begin, size_t end, char sign, bool strips_line) {
   const std::string_view text = std::string_view(source_).substr(begin, end - begin);
   size_t keep = text.size();
