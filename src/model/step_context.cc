@@ -4,7 +4,12 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "comm/group.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/pack.h"
+#include "model/config.h"
+#include "model/shard.h"
+#include "model/weights.h"
 
 namespace lockstep::model {
 
@@ -40,7 +45,8 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   bad_layer.assign(static_cast<size_t>(max_rows), -1);
 }
 
-StepContext::StepContext(const StepContextOptions& options) : o_(options) {
+StepContext::StepContext(const StepContextOptions& options)
+    : o_(options), shard_(&o_.plan->ranks[static_cast<size_t>(o_.member->rank())]) {
   const int widest = static_cast<int>(std::max({o_.team->ld_x, o_.team->ld_q, o_.team->ld_ffn}));
   mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
   mine_ = Activations(kPrivateRows, widest);
@@ -58,6 +64,14 @@ void StepContext::Begin(const StepView& view) {
     const BatchRow& row = view.rows[r];
     linear_[static_cast<size_t>(r)] = row.slot == row.position && (row.parent < 0 || is_linear(row.parent));
   }
+}
+
+GroupRange StepContext::MyPart(int count) const {
+  return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank());
+}
+
+bool StepContext::SyncRank() {
+  return o_.member->SyncRank(comm::SyncOp::kBarrier);
 }
 
 GroupRange StepContext::NormRows() const {

@@ -12,17 +12,28 @@
 #include <vector>
 
 #include "comm/cpu_shared.h"
-#include "comm/group.h"
-#include "kernels/cpu/kernels.h"
-#include "kv/kv_store.h"
 #include "model/batch.h"
-#include "model/config.h"
-#include "model/rope_table.h"
-#include "model/shard.h"
-#include "model/weights.h"
 #include "trace/step_breakdown.h"
 
+namespace lockstep::comm {
+class Member;
+}
+namespace lockstep::kernels {
+struct CpuKernels;
+struct QuantRows;
+}  // namespace lockstep::kernels
+namespace lockstep::kv {
+class KvStore;
+}
+
 namespace lockstep::model {
+
+struct GroupRange;
+struct ModelConfig;
+struct RankShard;
+class RankWeights;
+struct RopeTable;
+struct ShardPlan;
 
 // Rows up to this many are normed and quantised by every thread for itself, which is cheaper than a barrier.
 inline constexpr int kPrivateRows = 4;
@@ -94,7 +105,7 @@ class StepContext {
   uint64_t num_kernel_calls() const { return num_kernel_calls_; }
   comm::Member& member() { return *o_.member; }
   const ModelConfig& config() const { return *o_.config; }
-  const RankShard& shard() const { return o_.plan->ranks[o_.member->rank()]; }
+  const RankShard& shard() const { return *shard_; }
   const RankWeights& weights() const { return *o_.weights; }
   const RopeTable& rope() const { return *o_.rope; }
   kv::KvStore& kv() { return *o_.kv; }
@@ -106,8 +117,8 @@ class StepContext {
   void Begin(const StepView& view);
 
   // The contiguous part of `count` items that this thread of its rank does.
-  GroupRange MyPart(int count) const { return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank()); }
-  bool SyncRank() { return o_.member->SyncRank(comm::SyncOp::kBarrier); }
+  GroupRange MyPart(int count) const;
+  bool SyncRank();
 
   // Layers call these; each returns false when the group is poisoned.
   void Embed();
@@ -142,6 +153,7 @@ class StepContext {
   void Quantise(const float* x, int cols, Activations& to, int row);
 
   StepContextOptions o_;
+  const RankShard* shard_;
   StepView view_;
   bool private_ = false;
   std::vector<float> mine_x_;

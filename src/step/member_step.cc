@@ -4,7 +4,16 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "comm/cpu_shared.h"
+#include "comm/group.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
 #include "model/arch/llama.h"
+#include "model/config.h"
+#include "model/shard.h"
+#include "model/step_context.h"
+#include "model/weights.h"
+#include "trace/step_breakdown.h"
 
 namespace lockstep::step {
 namespace {
@@ -80,6 +89,8 @@ MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const Shared
       layout_(layout),
       shared_(shared),
       sampler_(static_cast<int>(context_->config().vocab)) {}
+
+MemberStep::~MemberStep() = default;
 
 void MemberStep::CopyAccepted(const StepInput& in) {
   if (in.num_copies == 0) return;

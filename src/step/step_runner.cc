@@ -11,8 +11,14 @@
 #include "comm/rank_pool.h"
 #include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
+#include "model/config.h"
 #include "model/formats/weight_source.h"
+#include "model/rope_table.h"
 #include "model/shard.h"
+#include "model/step_context.h"
+#include "model/weights.h"
 #include "step/member_step.h"
 
 namespace lockstep::step {
