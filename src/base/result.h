@@ -30,7 +30,8 @@ class [[nodiscard]] Result {
     LS_CHECK(ok());
     return *value_;
   }
-  T&& value() && {
+  // By value, not T&&: a range-for over MakeX().value() then keeps the value alive.
+  T value() && {
     LS_CHECK(ok());
     return std::move(*value_);
   }
