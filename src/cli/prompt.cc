@@ -95,8 +95,7 @@ std::vector<NamedPrompt> BuiltInPrompts() {
            "    return total / len(values)\n"),
       user("copy", "summary",
            "Copy this text word for word: The lighthouse keeper lit the lamp at six. The lamp burned all night. At six "
-           "in "
-           "the morning the lighthouse keeper put out the lamp and wrote the hours into the book."),
+           "in the morning the lighthouse keeper put out the lamp and wrote the hours into the book."),
       user("story", "story", "Write a short story about a clock that runs backwards."),
   };
 }
