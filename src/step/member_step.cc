@@ -88,7 +88,7 @@ MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const Shared
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
-      sampler_(static_cast<int>(context_->config().vocab)) {}
+      sampler_(static_cast<int>(context_->config().vocab), context_->kernels()) {}
 
 MemberStep::~MemberStep() = default;
 

@@ -25,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/kernels.h"
 #include "step/sampling_params.h"
 
 namespace lockstep::step {
@@ -57,8 +58,8 @@ float Logprob(const float* logits, int vocab, int32_t token);
 
 class Sampler {
  public:
-  // Samples rows of at most `vocab` logits.
-  explicit Sampler(int vocab);
+  // Samples rows of at most `vocab` logits. The kernels do the passes over the vocabulary; every table gives the same.
+  explicit Sampler(int vocab, const kernels::CpuKernels& kernels = kernels::GenericKernels());
 
   SampleResult Sample(const SampleRequest& request);
 
@@ -67,6 +68,7 @@ class Sampler {
   std::span<const int32_t> Kept(const SampleRequest& request);
 
  private:
+  int32_t ArgmaxOf(const float* values, int vocab) const;
   // Penalties and bias into work_; returns the adjusted logits: work_, or the request's own if nothing applies.
   const float* Adjust(const SampleRequest& request);
   void ApplyPenalties(const SampleRequest& request);
@@ -74,9 +76,12 @@ class Sampler {
   int32_t Scale(const float* adjusted, const SamplingSpec& spec, int vocab);
   // Fills index_ with the kept ids, in no particular order; returns how many.
   int Filter(const SamplingSpec& spec, int vocab, float z_max);
+  // The nucleus, most probable first, in index_; returns its size. Among the first num_kept of index_.
   int KeepTopP(float top_p, int num_kept, float z_max);
 
   int vocab_;
+  const kernels::CpuKernels* kernels_;
+  std::vector<float> exp_;        // [vocab] exp(z - zmax) of the tokens in index_, in its order
   std::vector<float> work_;       // [vocab] adjusted, then scaled logits
   std::vector<uint64_t> weight_;  // [vocab] fixed-point exp(z - zmax), of tokens top-p looked at
   std::vector<int32_t> index_;    // [vocab] kept ids; the touched ids while penalties are applied
