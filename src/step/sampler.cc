@@ -25,8 +25,8 @@ constexpr int kMaxVocab = 1 << 24;
 constexpr float kFirstReach = 8.0f;
 constexpr float kReachGrowth = 2.0f;
 
-// Rounds half to even; exact wherever exp has at most 40 bits after the point. The conversion is the instruction itself:
-// the library's llrint is a call here, and this runs once for each token of the vocabulary.
+// Rounds half to even; exact wherever exp has at most 40 bits after the point. The conversion is the instruction
+// itself: the library's llrint is a call here, and this runs once for each token of the vocabulary.
 uint64_t FixedOf(float exp_value) {
 #if defined(__x86_64__)
   return static_cast<uint64_t>(_mm_cvtss_si64(_mm_set_ss(exp_value * kFixedOne)));
@@ -158,8 +158,8 @@ int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
     total += weight;
   }
   const uint64_t needed = ShareOf(total, top_p);
-  // All tokens within some reach of the largest are a prefix of the full order: once they hold the share, only they need
-  // sorting.
+  // All tokens within some reach of the largest are a prefix of the full order: once they hold the share, only they
+  // need sorting.
   int num_near = 0;
   for (float reach = kFirstReach;; reach *= kReachGrowth) {
     const float least = z_max - reach;
