@@ -12,7 +12,9 @@ namespace {
 // Commands whose first word that is no flag is a file they need.
 const std::set<std::string> kPositionalCommands = {"inspect"};
 
-bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-';
+}
 
 // The subcommand that the words lead to.
 const CLI::App* FindCommand(const CLI::App* app, const std::vector<std::string>& words) {
@@ -56,7 +58,8 @@ int EditDistance(const std::string& a, const std::string& b) {
         continue;
       }
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -102,14 +105,16 @@ std::string ExplainParseError(const CLI::App& app, const std::vector<std::string
     const std::string flag = word.substr(0, word.find('='));
     if (!IsFlag(word) || std::find(known.begin(), known.end(), flag) != known.end()) continue;
     if (flag.size() > 1 && (std::isdigit(static_cast<unsigned char>(flag[1])) != 0)) continue;  // a negative number
-    if (flag.size() > 2 && flag[1] != '-' && std::find(known.begin(), known.end(), flag.substr(0, 2)) != known.end()) continue;
+    if (flag.size() > 2 && flag[1] != '-' && std::find(known.begin(), known.end(), flag.substr(0, 2)) != known.end())
+      continue;
     const std::string nearest = Nearest(flag, known);
     return fmt::format("unknown flag {}{}; see lockstep {}--help", flag,
                        nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest),
                        CommandPath(command, &app));
   }
   std::vector<std::string> commands;
-  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) commands.push_back(sub->get_name());
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(sub->get_name());
   for (const std::string& word : arguments) {
     if (commands.empty() || IsFlag(word) || word == command->get_name()) continue;
     const std::string nearest = Nearest(word, commands);

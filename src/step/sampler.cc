@@ -16,8 +16,8 @@ namespace lockstep::step {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17
-// and sees tokens down to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
+// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17 and sees tokens down
+// to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
 constexpr float kFixedOne = 0x1p40f;
 constexpr int kMaxVocab = 1 << 24;
 // How far below the largest z top-p looks at first, and how much further each time: at temperature 1 a nucleus of 0.95
@@ -25,8 +25,8 @@ constexpr int kMaxVocab = 1 << 24;
 constexpr float kFirstReach = 8.0f;
 constexpr float kReachGrowth = 2.0f;
 
-// Rounds half to even; exact wherever exp has at most 40 bits after the point. The conversion is the instruction itself:
-// the library's llrint is a call here, and this runs once for each token of the vocabulary.
+// Rounds half to even; exact wherever exp has at most 40 bits after the point. The conversion is the instruction
+// itself: the library's llrint is a call here, and this runs once for each token of the vocabulary.
 uint64_t FixedOf(float exp_value) {
 #if defined(__x86_64__)
   return static_cast<uint64_t>(_mm_cvtss_si64(_mm_set_ss(exp_value * kFixedOne)));
@@ -34,10 +34,12 @@ uint64_t FixedOf(float exp_value) {
   return static_cast<uint64_t>(std::llrint(exp_value * kFixedOne));
 #endif
 }
-uint64_t FixedWeight(float z_minus_max) { return FixedOf(kernels::ref::Exp(z_minus_max)); }
+uint64_t FixedWeight(float z_minus_max) {
+  return FixedOf(kernels::ref::Exp(z_minus_max));
+}
 
-// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with
-// share in 2^-32. Integers only, so that every rank and every device finds the same cut.
+// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with share in 2^-32.
+// Integers only, so that every rank and every device finds the same cut.
 uint64_t ShareOf(uint64_t total, float share) {
   const uint64_t fixed_share =
       std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
@@ -156,8 +158,8 @@ int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
     total += weight;
   }
   const uint64_t needed = ShareOf(total, top_p);
-  // All tokens within some reach of the largest are a prefix of the full order: once they hold the share, only they need
-  // sorting.
+  // All tokens within some reach of the largest are a prefix of the full order: once they hold the share, only they
+  // need sorting.
   int num_near = 0;
   for (float reach = kFirstReach;; reach *= kReachGrowth) {
     const float least = z_max - reach;
@@ -212,8 +214,7 @@ SampleResult Sampler::Sample(const SampleRequest& r) {
     best_token = Scale(adjusted, spec, r.vocab);
     if (best_token < 0) return result;
     const float* z = work_.data();
-    // The largest z is kept by every filter. Starting from its score, few others can win, and only
-    // those need noise.
+    // The largest z is kept by every filter. Starting from its score, few others can win, and only those need noise.
     float best = z[best_token] + Gumbel(spec.seed, r.position, best_token);
     PhiloxBlock block{};
     int32_t block_idx = -1;

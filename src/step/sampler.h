@@ -1,24 +1,23 @@
-// The sampler: the token of one row, a pure function of its logits, the request's parameters, the
-// tokens before the row and the row's position. Speculation, batch and thread count do not enter.
+// The sampler: the token of one row, a pure function of its logits, the request's parameters, the tokens before the row
+// and the row's position. Speculation, batch and thread count do not enter.
 //
 //   x = logits, penalties applied, bias added             z = x * (1 / temperature)
 //   kept = top-k, then top-p, then min-p, on the probabilities of z
 //   token = argmax over kept of z + G(seed, position, token)          temperature 0: argmax of x
 //
-// The temperature comes before the filters, as in vLLM and the OpenAI interface. The penalties see
-// the row's own path: prompt, committed output, and the row's draft ancestors. Sampling with a
-// draft path therefore equals sampling after that path was committed.
+// The temperature comes before the filters, as in vLLM and the OpenAI interface. The penalties see the row's own path:
+// prompt, committed output, and the row's draft ancestors. Sampling with a draft path therefore equals sampling after
+// that path was committed.
 //
 // Shapes:  logits [vocab]
 // Units:   position in tokens from the start of the prompt
 // Threads: one caller an object (it owns scratch)
 // Capture: constructor no, Sample yes (no allocation, no system call)
-// Order:   values: larger first, then smaller id; -0 equals +0. Probabilities are exp(z - zmax)
-//          rounded to 64-bit fixed point (2^40 is 1) before any sum, so a top-p cut does not depend
-//          on the order of addition. Penalties, each operation rounded to fp32, in this order:
-//          repetition, minus frequency * count, minus presence, plus bias.
-// Cost:    about four passes over the vocabulary, noise only for tokens that could still win; the
-//          penalties walk the tokens before the row
+// Order:   values: larger first, then smaller id; -0 equals +0. Probabilities are exp(z - zmax) rounded to 64-bit fixed
+//          point (2^40 is 1) before any sum, so a top-p cut does not depend on the order of addition. Penalties, each
+//          operation rounded to fp32, in this order: repetition, minus frequency * count, minus presence, plus bias.
+// Cost:    about four passes over the vocabulary, noise only for tokens that could still win; the penalties walk the
+//          tokens before the row
 // Source:  Gumbel-max; repetition penalty of Keskar et al. 2019 (CTRL), as Hugging Face applies it
 #pragma once
 
@@ -48,15 +47,13 @@ struct SampleResult {
   float logprob = 0;    // of the token under softmax(logits), unmodified; NaN unless wanted
 };
 
-// The index of the largest value, the smallest such index among equals; -0 equals +0. Requires:
-// count >= 1, no NaN.
+// The index of the largest value, the smallest such index among equals; -0 equals +0. Requires: count >= 1, no NaN.
 int32_t Argmax(const float* values, int count);
 
 // True if no value is NaN or infinite.
 bool AllFinite(const float* values, int count);
 
-// log softmax(logits)[token], with the sum in fixed point. Requires: finite logits, 0 <= token <
-// vocab.
+// log softmax(logits)[token], with the sum in fixed point. Requires: finite logits, 0 <= token < vocab.
 float Logprob(const float* logits, int vocab, int32_t token);
 
 class Sampler {
@@ -66,14 +63,13 @@ class Sampler {
 
   SampleResult Sample(const SampleRequest& request);
 
-  // The ids that the filters keep, ascending; empty if not finite. For tests and for explaining a
-  // sample. The result lies in the sampler's scratch, until the next call.
+  // The ids that the filters keep, ascending; empty if not finite. For tests and for explaining a sample. The result
+  // lies in the sampler's scratch, until the next call.
   std::span<const int32_t> Kept(const SampleRequest& request);
 
  private:
   int32_t ArgmaxOf(const float* values, int vocab) const;
-  // Penalties and bias into work_; returns the adjusted logits: work_, or the request's own if
-  // nothing applies.
+  // Penalties and bias into work_; returns the adjusted logits: work_, or the request's own if nothing applies.
   const float* Adjust(const SampleRequest& request);
   void ApplyPenalties(const SampleRequest& request);
   // z into work_; returns the id of the largest, or -1 if it is not finite.

@@ -5,8 +5,8 @@ namespace lockstep::kernels::LS_ISA {
 
 inline constexpr int kMaxTileRows = 4;
 
-// Adds four products a 32-bit lane. maddubs saturates its 16-bit pair sums: with w <= 128 the
-// largest is 2 * 128 * 127 = 32512, so it never does; wider weights are split by the caller.
+// Adds four products a 32-bit lane. maddubs saturates its 16-bit pair sums: with w <= 128 the largest is 2 * 128 * 127
+// = 32512, so it never does; wider weights are split by the caller.
 inline __m256i DotQuad(__m256i sum, __m256i w, __m256i x) {
   __m256i pairs = _mm256_maddubs_epi16(w, x);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

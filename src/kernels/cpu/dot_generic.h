@@ -1,7 +1,6 @@
 // The exact integer dot product of a block, plain C++. The contract, for all three files:
-//   weights: 16 outputs interleaved, K in fours, as unsigned values (pack.h); activations: int8 in
-//   [-127, 127]. sum[r] lane o <- sum over the block's 32 elements of w[o][k] * x[r][k], an exact
-//   int32.
+//   weights: 16 outputs interleaved, K in fours, as unsigned values (pack.h); activations: int8 in [-127, 127].
+//   sum[r] lane o <- sum over the block's 32 elements of w[o][k] * x[r][k], an exact int32.
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {

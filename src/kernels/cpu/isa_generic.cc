@@ -1,6 +1,5 @@
-// The kernels compiled for generic. Only this file's flags allow its instructions, so nothing that
-// another file could also instantiate (a library template, an inline function of a shared header)
-// may be used below.
+// The kernels compiled for generic. Only this file's flags allow its instructions, so nothing that another file could
+// also instantiate (a library template, an inline function of a shared header) may be used below.
 #define LS_ISA isa_generic
 #define LS_ISA_NAME "generic"
 

@@ -2,21 +2,19 @@
 //
 // Shapes:  MatmulArgs in kernels.h
 // Capture: yes
-// Order:   leaf by leaf, block by block; inside a block an exact integer; leaves by the plan's
-// postfix program Source:  ours
+// Order:   leaf by leaf, block by block; inside a block an exact integer; leaves by the plan's postfix program
+// Source:  ours
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {
 
-// The partial sums of one tile of R rows x G groups of 16 outputs, and the stack of the postfix
-// program.
+// The partial sums of one tile of R rows x G groups of 16 outputs, and the stack of the postfix program.
 template <int R, int G>
 struct LeafStack {
   F32x16 sums[4][R * G];  // depth of a tree of 8 leaves: at most 3 waiting and one on top
   int depth = 0;
 
-  void Finish(const LeafPlan& plan, int leaf, const F32x16 (&acc)[R * G], const MatmulArgs& a,
-              int row, int group) {
+  void Finish(const LeafPlan& plan, int leaf, const F32x16 (&acc)[R * G], const MatmulArgs& a, int row, int group) {
     for (int i = 0; i < R * G; ++i) sums[depth][i] = acc[i];
     ++depth;
     for (int m = 0; m < plan.merges_after[leaf]; ++m) {
