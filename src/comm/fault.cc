@@ -15,7 +15,7 @@ bool ParseNumber(std::string_view text, T* out) {
 
 Status Bad(const std::string& text, const char* why) {
   return InvalidArgument(
-      fmt::format("LOCKSTEP_FAULT \"{}\": {}; expected kill|stall|corrupt:rank=R,step=S", text, why));
+      fmt::format("LOCKSTEP_FAULT \"{}\": {}; expected kill|stall|corrupt:rank=R,step=S or round:step=S", text, why));
 }
 
 }  // namespace
@@ -31,6 +31,8 @@ Result<FaultPlan> ParseFault(const std::string& text) {
     plan.kind = FaultKind::kStall;
   } else if (kind == "corrupt") {
     plan.kind = FaultKind::kCorrupt;
+  } else if (kind == "round") {
+    plan.kind = FaultKind::kRound;
   } else {
     return Bad(text, "no such kind");
   }
@@ -52,7 +54,10 @@ Result<FaultPlan> ParseFault(const std::string& text) {
       return Bad(text, "unknown key");
     }
   }
-  if (!has_rank || !has_step) return Bad(text, "rank and step are both needed");
+  const bool all_ranks = plan.kind == FaultKind::kRound;
+  if (all_ranks && has_rank) return Bad(text, "round concerns all ranks");
+  if (!has_step || has_rank == all_ranks)
+    return Bad(text, all_ranks ? "a step is needed" : "rank and step are both needed");
   return plan;
 }
 

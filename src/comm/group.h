@@ -146,6 +146,10 @@ class Member {
   bool FaultPoint(uint64_t step);
   // True where the caller must plant the fault itself (kCorrupt).
   bool FaultHere(FaultKind kind, uint64_t step) const { return thread_ == 0 && group_->fault_.Hits(kind, rank_, step); }
+  // True from the fault's step on, in every thread of every rank (kRound).
+  bool FaultRounds(uint64_t step) const {
+    return group_->fault_.kind == FaultKind::kRound && step >= group_->fault_.step;
+  }
 
  private:
   friend class Group;

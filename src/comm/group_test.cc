@@ -16,17 +16,23 @@ bool Contains(const Status& status, const std::string& text) {
   return status.message().find(text) != std::string::npos;
 }
 
-TEST(Fault, ParsesItsThreeKindsAndNamesMistakes) {
+TEST(Fault, ParsesItsKindsAndNamesMistakes) {
   auto kill = ParseFault("kill:rank=1,step=20");
   ASSERT_TRUE(kill.ok());
   EXPECT_TRUE(kill->Hits(FaultKind::kKill, 1, 20));
   EXPECT_FALSE(kill->Hits(FaultKind::kKill, 1, 21));
   EXPECT_TRUE(ParseFault("stall:step=0,rank=0").ok());
   EXPECT_TRUE(ParseFault("corrupt:rank=3,step=7").ok());
+  auto round = ParseFault("round:step=20");
+  ASSERT_TRUE(round.ok());
+  EXPECT_EQ(round->kind, FaultKind::kRound);
+  EXPECT_EQ(round->rank, -1);
+  EXPECT_EQ(round->step, 20u);
   EXPECT_EQ(ParseFault("")->kind, FaultKind::kNone);
-  for (const char* bad : {"kill", "kill:", "burn:rank=1,step=2", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=2",
-                          "kill:rank=x,step=2", "kill:rank=1,step=", "kill:rank=1,step=2,more=3",
-                          "kill:rank=1,rank=2,step=3", "kill:rank=99999999999,step=1"}) {
+  for (const char* bad :
+       {"kill", "kill:", "burn:rank=1,step=2", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=2",
+        "kill:rank=x,step=2", "kill:rank=1,step=", "kill:rank=1,step=2,more=3", "kill:rank=1,rank=2,step=3",
+        "kill:rank=99999999999,step=1", "round", "round:", "round:rank=0,step=3"}) {
     auto plan = ParseFault(bad);
     EXPECT_FALSE(plan.ok()) << bad;
     EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument) << bad;

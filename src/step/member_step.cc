@@ -220,6 +220,7 @@ bool MemberStep::Run(int parity) {
   const uint64_t kernels_before = c.num_kernel_calls();
   if (member_.thread() == 0 && !member_.FaultPoint(in.step)) return false;
   c.fault_corrupt = member_.FaultHere(comm::FaultKind::kCorrupt, in.step);
+  c.fault_round = member_.FaultRounds(in.step);
   CopyAccepted(in);
   if (in.num_copies > 0 && !c.SyncRank()) return false;
 

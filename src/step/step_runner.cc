@@ -48,6 +48,10 @@ Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
 struct StepRunner::Impl {
   Impl(std::shared_ptr<const model::WeightSource> s, const StepOptions& o, model::ShardPlan p, const SharedLayout& l)
       : source(std::move(s)), options(o), plan(std::move(p)), layout(l), ranks(static_cast<size_t>(o.tp)) {}
+  // The leader's thread is the caller's: it gets back the CPUs that it came with.
+  ~Impl() {
+    if (!caller_cpus.empty()) (void)device::cpu::PinThread(caller_cpus);
+  }
 
   // What the threads of one rank share. In process mode each process fills its own only.
   struct RankState {
@@ -72,6 +76,7 @@ struct StepRunner::Impl {
   std::byte* shared = nullptr;
   std::unique_ptr<comm::RankPool> pool;
   std::unique_ptr<MemberStep> leader;
+  std::vector<int> caller_cpus;  // before the leader was pinned; empty: it was not
   uint64_t num_steps = 0;
   std::vector<trace::StepBreakdown> taken;  // by member, at the last TakeBreakdowns
 };
@@ -154,6 +159,10 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
   impl->kernels = &KernelsOf(isa);
   impl->rope = model::MakeRopeTable(impl->source->config(), o.context);
+
+  if (!o.cpus.empty()) {
+    LS_ASSIGN_OR_RETURN(impl->caller_cpus, device::cpu::AllowedCpus());
+  }
 
   comm::GroupOptions group;
   group.world_size = o.tp;

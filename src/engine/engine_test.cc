@@ -1,0 +1,254 @@
+// The text is a function of model, prompt, sampling and seed: whatever drafts, and wherever a text ends.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/env.h"
+#include "step/test_util.h"
+#include "tokenizer/tokenizer.h"
+
+namespace lockstep::engine {
+namespace {
+
+using step::testing::SomeTokens;
+using step::testing::TinyModel;
+
+std::unique_ptr<Engine> Make(const std::string& path, int context = 0, int tp = 1) {
+  EngineOptions options;
+  options.model_path = path;
+  options.context = context;
+  options.tp = tp;
+  options.threads = 1;
+  auto engine = Engine::Create(options);
+  if (!engine.ok()) std::fprintf(stderr, "%s\n", engine.status().message().c_str());
+  LS_CHECK(engine.ok());
+  return std::move(engine).value();
+}
+
+// An output weight of its own, or each token would be followed by itself.
+const char kTiny[] = "seed=6, heads=9, kv_heads=3, head_dim=32, hidden=96, tied=False, dtype='Q4_1', context=256";
+
+Response Answer(Engine& engine, const Request& request) {
+  auto response = engine.Generate(request);
+  if (!response.ok()) std::fprintf(stderr, "%s\n", response.status().message().c_str());
+  LS_CHECK(response.ok());
+  return std::move(response).value();
+}
+
+Request Ask(std::vector<int32_t> prompt, int64_t max_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+// A prompt that repeats itself.
+std::vector<int32_t> Repeating(int length) {
+  std::vector<int32_t> tokens = SomeTokens(7, 300, 5);
+  while (int(tokens.size()) < length) tokens.push_back(tokens[tokens.size() - 7]);
+  return tokens;
+}
+
+std::vector<step::SamplingParams> Samplings() {
+  std::vector<step::SamplingParams> all(4);
+  all[1].temperature = 0.8f;
+  all[1].top_p = 0.95f;
+  all[1].seed = 7;
+  all[2].repetition_penalty = 1.3f;
+  all[2].presence_penalty = 0.5f;
+  all[2].frequency_penalty = 0.4f;
+  all[3].logit_bias = {{20, 3.0f}, {30, -1e31f}, {2, 1.5f}};
+  all[3].temperature = 0.5f;
+  all[3].seed = 9;
+  return all;
+}
+
+std::vector<std::string> Shapes() {
+  return {"auto", "chain:1", "chain:2", "chain:3", "chain:4", "chain:5", "chain:6", "chain:7", "tree:4", "tree:8"};
+}
+constexpr Drafter kDrafters[] = {Drafter::kNgram, Drafter::kOracle, Drafter::kWrong, Drafter::kRandom};
+
+struct Count {
+  int64_t accepted = 0, rejected = 0;
+};
+
+// Every drafter and shape gives what plain decoding gives. `truth`: what oracle and wrong are told, the untruncated text.
+void ExpectSame(Engine& engine, Request request, const std::vector<int32_t>& truth,
+                const std::vector<std::string>& shapes, Count* count) {
+  request.drafter = Drafter::kNone;
+  const Response plain = Answer(engine, request);
+  request.truth = truth;
+  for (Drafter drafter : kDrafters) {
+    for (const std::string& shape : shapes) {
+      request.drafter = drafter;
+      request.shape = ParseDraftShape(shape).value();
+      std::string streamed;
+      request.on_text = [&streamed](const std::string& piece) { streamed += piece; };
+      const Response r = Answer(engine, request);
+      const std::string what = std::string(DrafterName(drafter)) + " " + shape;
+      ASSERT_EQ(r.token_ids, plain.token_ids) << what;
+      ASSERT_EQ(r.text, plain.text) << what;
+      ASSERT_EQ(streamed, plain.text) << what;
+      ASSERT_EQ(r.finish_reason, plain.finish_reason) << what;
+      count->accepted += r.stats.accepted_rows;
+      count->rejected += r.stats.draft_rows - r.stats.accepted_rows;
+      // Each step commits at least one token, whatever the drafts were.
+      ASSERT_LE(r.stats.rounds + r.stats.plain_steps, int64_t(r.token_ids.size())) << what;
+    }
+  }
+}
+
+TEST(Identity, DraftersShapesAndSamplings) {
+  for (int tp : {1, 2}) {
+    auto engine = Make(TinyModel(kTiny), 0, tp);
+    Count count;
+    for (const step::SamplingParams& sampling : Samplings()) {
+      Request request = Ask(Repeating(30), 40);
+      request.sampling = sampling;
+      request.ignore_eos = true;
+      const std::vector<int32_t> truth = Answer(*engine, request).token_ids;
+      ASSERT_EQ(truth.size(), 40u);
+      ASSERT_GT(std::set<int32_t>(truth.begin(), truth.end()).size(), 5u);  // no text of one word only
+      ExpectSame(*engine, request, truth, tp == 1 ? Shapes() : std::vector<std::string>{"auto", "chain:3", "tree:8"},
+                 &count);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_GT(count.accepted, 300);
+    EXPECT_GT(count.rejected, 300);
+  }
+}
+
+// The end may lie anywhere in an accepted block. A stop wins over a limit at the same token.
+TEST(Identity, EndsInsideAcceptedBlocks) {
+  auto engine = Make(TinyModel(kTiny));
+  Request request = Ask(Repeating(30), 14);
+  request.ignore_eos = true;
+  const Response whole = Answer(*engine, request);
+  Count count;
+  const std::vector<std::string> shapes = {"chain:3", "chain:7", "tree:8"};
+  for (int64_t limit = 0; limit <= 9; ++limit) {
+    Request limited = request;
+    limited.max_tokens = limit;
+    ASSERT_EQ(int64_t(Answer(*engine, limited).token_ids.size()), limit);
+    ExpectSame(*engine, limited, whole.token_ids, shapes, &count);
+  }
+  int stops_in_blocks = 0;
+  for (size_t at = 0; at < 10; ++at) {
+    Request stopped = request;
+    stopped.stop_token_ids = {whole.token_ids[at]};
+    for (int64_t limit : {int64_t(at), int64_t(at) + 1, int64_t(14)}) {
+      stopped.max_tokens = limit;
+      const Response plain = Answer(*engine, stopped);
+      const size_t first = size_t(std::find(whole.token_ids.begin(), whole.token_ids.end(), whole.token_ids[at]) -
+                                  whole.token_ids.begin());
+      const bool by_stop = int64_t(first) < limit;
+      EXPECT_EQ(plain.finish_reason, by_stop ? "stop" : "length");
+      EXPECT_EQ(plain.token_ids.size(), by_stop ? first + 1 : size_t(limit));
+      stops_in_blocks += by_stop && first > 1;
+      ExpectSame(*engine, stopped, whole.token_ids, shapes, &count);
+    }
+  }
+  EXPECT_GT(stops_in_blocks, 3);
+  EXPECT_GT(count.accepted, 100);
+}
+
+TEST(Identity, StopStringsInsideAcceptedBlocks) {
+  auto engine = Make(TinyModel(kTiny));
+  Request request = Ask(Repeating(30), 24);
+  request.ignore_eos = true;
+  request.sampling.temperature = 1.5f;  // a text of many different pieces
+  request.sampling.seed = 3;
+  const Response whole = Answer(*engine, request);
+  ASSERT_GT(whole.text.size(), 12u);
+  Count count;
+  int stopped = 0;
+  for (size_t at = 1; at + 3 < whole.text.size(); at += 2) {
+    const std::string stop = whole.text.substr(at, 3);  // may begin and end in the middle of a token
+    Request r = request;
+    r.stop_strings = {stop, "never in a text"};
+    const Response plain = Answer(*engine, r);
+    EXPECT_EQ(plain.text, whole.text.substr(0, whole.text.find(stop)));
+    EXPECT_EQ(plain.finish_reason, "stop");
+    ++stopped;
+    ExpectSame(*engine, r, whole.token_ids, {"chain:7", "tree:8"}, &count);
+  }
+  EXPECT_GT(stopped, 4);
+}
+
+TEST(Identity, EndOfTextToken) {
+  auto engine = Make(TinyModel(kTiny));
+  const int32_t eos = engine->tokenizer().eos_ids().at(0);
+  Count count;
+  int ended = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Request request = Ask(Repeating(20), 30);
+    request.sampling.temperature = 1.0f;
+    request.sampling.seed = seed;
+    request.sampling.logit_bias = {{eos, 6.0f}};
+    request.ignore_eos = true;
+    const Response whole = Answer(*engine, request);
+    ASSERT_EQ(whole.token_ids.size(), 30u);
+    request.ignore_eos = false;
+    const Response plain = Answer(*engine, request);
+    if (plain.finish_reason == "stop") {
+      EXPECT_EQ(plain.token_ids.back(), eos);
+      ended += plain.token_ids.size() > 2;
+    }
+    ExpectSame(*engine, request, whole.token_ids, {"chain:7", "tree:8"}, &count);
+  }
+  EXPECT_GT(ended, 1);
+}
+
+// Prompt and completion never exceed the context, and the last token is the one that plain decoding writes there.
+TEST(Identity, EndOfTheContext) {
+  auto engine = Make(TinyModel(kTiny), 96);
+  Count count;
+  for (int length : {63, 64, 65, 80, 90, 91, 92, 93, 94, 95, 96}) {
+    Request request = Ask(Repeating(length), -1);
+    request.ignore_eos = true;
+    const Response plain = Answer(*engine, request);
+    EXPECT_EQ(plain.token_ids.size(), size_t(96 - length));
+    EXPECT_EQ(plain.finish_reason, "length");
+    ExpectSame(*engine, request, plain.token_ids, {"chain:4", "chain:7", "tree:8"}, &count);
+    request.max_tokens = 1000;
+    ExpectSame(*engine, request, plain.token_ids, {"chain:7"}, &count);
+  }
+  EXPECT_GT(count.accepted, 100);
+}
+
+std::string RealModel() {
+  const std::string& path = Env::Get().test_model;
+  return path.empty() ? LS_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf" : path;
+}
+
+TEST(RealModel, DraftersAndShapesKeepTheText) {
+  ASSERT_TRUE(std::filesystem::exists(RealModel())) << RealModel() << " is missing; tools/get_model.py fetches it";
+  EngineOptions options;
+  options.model_path = RealModel();
+  options.tp = 2;
+  options.context = 512;
+  auto engine = Engine::Create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  Count count;
+  for (const char* text :
+       {"Repeat: the cat sat on the mat. the cat sat on the mat. the cat sat on", "def add(a, b):\n"}) {
+    for (const step::SamplingParams& sampling : {Samplings()[0], Samplings()[1]}) {
+      auto prompt = (*engine)->tokenizer().Encode(text, {});
+      ASSERT_TRUE(prompt.ok());
+      Request request = Ask(*prompt, 24);
+      request.sampling = sampling;
+      const std::vector<int32_t> truth = Answer(**engine, request).token_ids;
+      ExpectSame(**engine, request, truth, {"auto", "chain:3", "tree:8"}, &count);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(count.accepted, 100);
+  EXPECT_GT(count.rejected, 100);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
