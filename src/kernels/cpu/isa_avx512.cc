@@ -4,6 +4,7 @@
 #define LS_ISA_NAME "avx512"
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/unroll.h"
 //
 #include "kernels/cpu/vec_avx512.h"
 //

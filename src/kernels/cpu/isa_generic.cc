@@ -4,6 +4,7 @@
 #define LS_ISA_NAME "generic"
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/unroll.h"
 //
 #include "kernels/cpu/vec_generic.h"
 //
