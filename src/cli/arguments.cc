@@ -30,7 +30,9 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& kno
   int best_distance = static_cast<int>(word.size()) / 3 + 1;  // further away it is a guess
   for (const std::string& candidate : known) {
     int distance = EditDistance(word, candidate);
-    if (distance <= best_distance && (best.empty() || distance < best_distance)) {
+    // Of equally near ones the longer: a letter left out (--tmp for --temp) is commoner than one too many.
+    const bool nearer = distance < best_distance || (distance == best_distance && candidate.size() > best.size());
+    if (nearer) {
       best = candidate;
       best_distance = distance;
     }
