@@ -57,9 +57,9 @@ def test_a_fault_that_never_comes_is_harmless():
           env={"LOCKSTEP_FAULT": "kill:rank=1,step=100000"})
 
 
-def long_run(mode, *more, threads=1):
+def long_run(mode, *more, threads=1, timeout=TIMEOUT):
     program = h.start("run", "-m", h.real_model(), "--raw", "-p", "Once upon a time", "-n", 4000, "--ignore-eos", "--tp", 2,
-                      "--threads", threads, "--rank-mode", mode, *more, env={"LOCKSTEP_RANK_TIMEOUT": str(TIMEOUT)})
+                      "--threads", threads, "--rank-mode", mode, *more, env={"LOCKSTEP_RANK_TIMEOUT": str(timeout)})
     first = b""
     while len(first) < 20:  # it writes
         piece = program.stdout.read(20)
@@ -98,7 +98,7 @@ def test_a_rank_stopped_from_outside():
 
 
 def test_the_first_rank_killed_takes_the_others_along():
-    program, _ = long_run("process")
+    program, _ = long_run("process", timeout=60)  # so that no time limit ends them
     h.equal(len(children(program.pid)), 1)
     os.kill(program.pid, signal.SIGKILL)
     program.communicate(timeout=30)
