@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-SERIAL = {"comm_test", "step_test", "engine_test", "multirank_test", "cli_test"}
+SERIAL = {"comm_test", "step_test", "engine_test", "logits_golden_test", "step_census_test", "multirank_test", "cli_test"}
 
 
 class Outcome:

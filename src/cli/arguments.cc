@@ -38,6 +38,8 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& kno
     best_distance = distance;
     best.push_back(candidate);
   }
+  // The longer first: a letter left out (--tmp for --temp) is commoner than one too many.
+  std::stable_sort(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
   return best.size() > 3 ? "" : fmt::format("{}", fmt::join(best, " or "));
 }
 

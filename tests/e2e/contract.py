@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""The JSON of every command: its keys and types, alone on stdout or in a file; and the plain output beside it."""
+import json
+import signal
+import subprocess
+
+import _harness as h
+
+NUMBER = (int, float)
+RUN = {"text": str, "token_ids": list, "prompt_tokens": int, "completion_tokens": int, "finish_reason": str, "tp": int,
+       "spec": str, "rounds": int, "accept_length": NUMBER, "decode_tokens_per_second": NUMBER,
+       "time_to_first_token_ms": NUMBER, "ledger_seconds": (type(None), int, float)}
+SPEC_ROW = {"spec": str, "tokens_per_second": NUMBER, "speedup": NUMBER, "accept_length": NUMBER, "verify_ms": NUMBER,
+            "draft_ms": NUMBER, "plain_ms": NUMBER, "verify_over_plain": NUMBER, "identical": bool, "prompts": int,
+            "tokens": int, "ledger_seconds": (type(None), int, float), "loss_fraction": NUMBER}
+OWNERS = ["schedule", "draft", "attention", "matmul", "allreduce_wait", "allreduce_move", "sample", "host_gap", "other"]
+STEP_ROW = {"width": int, "step_us_min": NUMBER, "step_us_p50": NUMBER, "over_width1": NUMBER,
+            "breakdown_us": {owner: NUMBER for owner in OWNERS}, "all_reduces": int, "kernels": int, "host_syncs": int}
+INSPECT = {"path": str, "format": str, "arch": str, "config": {"num_layers": int, "vocab": int},
+           "tensors": [{"name": str, "type": str, "shape": [int], "bytes": int}],
+           "tokenizer": {"model": str, "pre": str, "vocab": int}, "shards": {"1": list, "2": list},
+           "kv_bytes_per_token": int}
+
+
+def test_run():
+    model = h.tiny_model()
+    json_alone = h.run("run", "-m", model, "-p", "hello", "-n", 5, "--ignore-eos", "--json").json()
+    h.keys(json_alone, RUN)
+    h.equal(json_alone["completion_tokens"], 5)
+    h.equal(len(json_alone["token_ids"]), 5)
+    h.equal(json_alone["finish_reason"], "length")
+    h.equal((json_alone["tp"], json_alone["spec"]), (1, "none"))
+    target = h.scratch("run.json")
+    shown = h.run("run", "-m", model, "-p", "hello", "-n", 5, "--ignore-eos", "--json", target, "-tp", 2)
+    with open(target, encoding="utf-8") as f:
+        in_file = json.load(f)
+    h.keys(in_file, RUN)
+    h.equal(in_file["tp"], 2)
+    h.equal(in_file["token_ids"], json_alone["token_ids"], "tp 2 against tp 1")
+    h.equal(shown.text(), in_file["text"] + "\n", "text on stdout")
+    # An existing file of JSON is replaced.
+    h.run("run", "-m", model, "-p", "hello", "-n", 1, "--ignore-eos", "--json", target)
+    with open(target, encoding="utf-8") as f:
+        h.equal(json.load(f)["completion_tokens"], 1)
+
+
+def test_run_says_how_the_prompt_is_used():
+    model = h.tiny_model()
+    h.check("chat template" in h.run("run", "-m", model, "-p", "hello", "-n", 1).err)
+    h.check("bare text" in h.run("run", "-m", model, "-p", "hello", "-n", 1, "--raw").err)
+    # Nothing on stderr may look like an error.
+    h.check("error" not in h.run("run", "-m", model, "-p", "hello", "-n", 1).err)
+
+
+def test_prompt_from_stdin():
+    model = h.tiny_model()
+    typed = h.run("run", "-m", model, "--raw", "-p", "hello all\n\n", "-n", 9, "--json").json()
+    piped = h.run("run", "-m", model, "--raw", "-n", 9, "--json", stdin=b"hello all\n\n").json()
+    h.equal(piped["token_ids"], typed["token_ids"])
+    h.equal(piped["prompt_tokens"], typed["prompt_tokens"])
+
+
+def test_bench_spec():
+    model = h.tiny_model("--no-tied", "--seed", "4")
+    prompts = h.scratch("prompts.jsonl")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write('{"id": "a", "kind": "story", "prompt": "hello hello hello hello"}\n\n')
+        f.write('{"id": "b", "kind": "chat", "messages": [{"role": "user", "content": "hi"}]}\n')
+    arguments = ["bench", "spec", "-m", model, "--prompts", prompts, "-n", 40, "--spec",
+                 "none,ngram,oracle,wrong,random", "--spec-shape", "tree:5", "--ignore-eos"]
+    result = h.run(*arguments, "--json").json()
+    h.keys(result, {"model": str, "tp": int, "backend": str, "rows": [SPEC_ROW]})
+    h.equal(result["backend"], "cpu")
+    rows = {row["spec"]: row for row in result["rows"]}
+    h.equal(list(rows), ["none", "ngram", "oracle", "wrong", "random"])
+    for row in result["rows"]:
+        h.equal(row["identical"], True, row["spec"])
+        h.equal((row["prompts"], row["tokens"]), (2, 78), row["spec"])
+    h.equal((rows["none"]["accept_length"], rows["wrong"]["accept_length"]), (1, 1))
+    h.check(rows["oracle"]["accept_length"] > 2, rows["oracle"])
+    table = h.run(*arguments).text()
+    h.check("identical: yes" in table and "accept length" in table, table)
+    # Plain decoding is measured although nobody asked for it.
+    names = [r["spec"] for r in h.run("bench", "spec", "-m", model, "--spec", "ngram", "-n", 3, "--json").json()["rows"]]
+    h.equal(names, ["none", "ngram"])
+
+
+def test_bench_step():
+    model = h.tiny_model()
+    result = h.run("bench", "step", "-m", model, "--widths", "1,2,4", "--context", 20, "--reps", 5, "-tp", 2, "--threads",
+                   1, "--json").json()
+    h.keys(result, {"model": str, "tp": int, "backend": str, "context": int, "rows": [STEP_ROW]})
+    h.equal([r["width"] for r in result["rows"]], [1, 2, 4])
+    h.equal(result["rows"][0]["over_width1"], 1)
+    for row in result["rows"]:
+        h.equal(set(row["breakdown_us"]), set(OWNERS), "owners")
+        h.equal(row["all_reduces"], 2 * 2 + 1)
+        # No owner is a remainder, yet together they explain the step.
+        h.check(sum(row["breakdown_us"].values()) > 0.3 * row["step_us_min"], row)
+    text = h.run("bench", "step", "-m", model, "--widths", "1,2", "--reps", 3).text()
+    h.check("over width 1" in text and "allreduce_wait" in text, text)
+
+
+def test_inspect():
+    model = h.tiny_model()
+    for order in ([model, "--json"], ["--json", model]):
+        result = h.run("inspect", *order).json()
+        h.keys(result, INSPECT)
+        h.equal(result["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 2)
+    target = h.scratch("inspect.json")
+    h.check("llama" in h.run("inspect", "--json", target, model).text())
+    with open(target, encoding="utf-8") as f:
+        h.keys(json.load(f), INSPECT)
+
+
+def test_doctor():
+    result = h.run("doctor", "--json").json()
+    h.keys(result, {"fingerprint": str, "cpus": int, "isa": str, "threads": int, "memory_bytes": int, "missing": list})
+    h.check(result["isa"] in h.run("doctor").text())
+
+
+def test_a_file_that_is_no_json_is_left_alone():
+    target = h.scratch("letter.txt")
+    with open(target, "w", encoding="utf-8") as f:
+        f.write("Dear reader\n")
+    model = h.tiny_model()
+    for command in (["run", "-m", model, "-p", "a", "-n", 1], ["inspect", model], ["doctor"],
+                    ["bench", "step", "-m", model, "--widths", "1"], ["bench", "spec", "-m", model, "-n", 1]):
+        result = h.run(*command, "--json", target, code=2)
+        h.check("letter.txt" in result.err and "left alone" in result.err, result.err)
+        h.equal(result.out, b"", command)  # before any work
+        with open(target, encoding="utf-8") as f:
+            h.equal(f.read(), "Dear reader\n")
+
+
+def test_real_model_answers():
+    result = h.run("run", "-m", h.real_model(), "-p", "What is the capital of France? Answer in one word.", "-n", 12, "-tp",
+                   2, "--spec", "ngram", "--json").json()
+    h.keys(result, RUN)
+    h.check("Paris" in result["text"], result["text"])
+    h.equal(result["finish_reason"], "stop")
+
+
+def test_a_reader_that_leaves():
+    program = subprocess.Popen([h.PROGRAM, "inspect", h.real_model()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=h.environment())
+    h.equal(len(program.stdout.read(5)), 5)
+    program.stdout.close()
+    program.stderr.read()
+    h.check(program.wait(timeout=20) in (0, -signal.SIGPIPE), program.returncode)
+
+
+h.main(globals())
