@@ -6,8 +6,8 @@
 // Errors:  none: shapes are checked when the step is prepared; a bad one here is a bug (LS_DCHECK)
 // Threads: any; a call writes only the outputs it names
 // Capture: yes: no allocation, no system call
-// Order:   docs/numerics.md; kernels/ref/ is the definition that the tests compare with, bit for
-// bit Source:  ours; the block formats are GGUF's, repacked (pack.h)
+// Order:   docs/numerics.md; kernels/ref/ is the definition that the tests compare with, bit for bit
+// Source:  ours; the block formats are GGUF's, repacked (pack.h)
 #pragma once
 
 #include <cstdint>
@@ -74,23 +74,40 @@ struct NormArgs {
   float* out;  // [D] normalised row
 };
 
-struct AttentionArgs {
-  const float* q;  // [num_heads, Dh] of one row, roped; heads that share one kv head
-  int num_heads;   // 1..8
-  int head_dim;    // Dh, a multiple of 16
-  float scale;
-  DType kv_dtype;  // kF16 or kF32
-  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is
-  // one page: page_k[c], page_v[c] point to [kKvChunk, Dh]. Later ones are gathered: key j of the
-  // tail is tail_k[j], tail_v[j].
-  const void* const* page_k;
-  const void* const* page_v;
+// Rows that one attention call takes. A page is widened to f32 once a call, which takes half as long as one row of three
+// heads with it: 3 % for sixteen rows (docs/results/cpu-kernels.md).
+inline constexpr int kAttentionRows = 16;
+inline constexpr int kAttentionHeads = 8;
+
+struct AttentionRow {
+  const float* q;  // [num_heads, Dh], roped; heads that share one kv head
+  float* out;      // [num_heads, Dh]
+  int num_keys;    // of the row's path, >= 1
+  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is page c. Later ones are
+  // gathered: key j of the tail is tail_k[j], tail_v[j].
   int num_linear_chunks;
   const void* const* tail_k;
   const void* const* tail_v;
-  int num_keys;  // >= 1
-  float* out;    // [num_heads, Dh]
 };
+
+// Rows of one sequence, which share its pages.
+struct AttentionArgs {
+  const AttentionRow* rows;
+  int num_rows;   // 1..kAttentionRows
+  int num_heads;  // 1..kAttentionHeads
+  int head_dim;   // Dh, a multiple of 16
+  float scale;
+  DType kv_dtype;  // kF16 or kF32
+  // page_k[c], page_v[c] point to [kKvChunk, Dh].
+  const void* const* page_k;
+  const void* const* page_v;
+  float* scratch;  // [AttentionScratchElems(Dh)]
+};
+
+// One chunk's keys and values in f32.
+inline constexpr int AttentionScratchElems(int head_dim) {
+  return 2 * kKvChunk * head_dim;
+}
 
 struct ArgmaxResult {
   float value;
