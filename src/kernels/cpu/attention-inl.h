@@ -26,10 +26,19 @@ inline void WidenRow(const void* from, int head_dim, float* to) {
   }
 }
 
-// The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows.
+// The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows. Meanwhile asks for row j of the
+// next page, if there is one: a step's weights push the cache's pages out between two layers, and a page is too short
+// for the hardware's prefetcher.
 template <DType kKv, class At>
-inline void Widen(At at, int n, int head_dim, float* to) {
-  for (int j = 0; j < n; ++j) WidenRow<kKv>(at(j), head_dim, to + j * head_dim);
+inline void Widen(At at, int n, int head_dim, const void* next, float* to) {
+  constexpr int kBytes = kKv == DType::kF16 ? 2 : 4;
+  for (int j = 0; j < n; ++j) {
+    if (next != nullptr) {
+      const char* ahead = static_cast<const char*>(next) + j * head_dim * kBytes;
+      for (int i = 0; i < head_dim * kBytes; i += 64) Prefetch(ahead + i);
+    }
+    WidenRow<kKv>(at(j), head_dim, to + j * head_dim);
+  }
   for (int i = n * head_dim; i < (n + 15) / 16 * 16 * head_dim; i += 16) Store(to + i, Set(0.0f));
 }
 
@@ -234,12 +243,17 @@ inline void AttendRows(const AttentionArgs& a) {
     auto keys_of = [&](const AttentionRow& row) {
       return chunk < row.num_linear_chunks ? Least(row.num_keys - chunk * kKvChunk, kKvChunk) : 0;
     };
-    int most = 0;
-    for (int r = 0; r < a.num_rows; ++r) most = keys_of(a.rows[r]) > most ? keys_of(a.rows[r]) : most;
-    if (most == 0) break;
+    int most = 0, end = 0;
+    for (int r = 0; r < a.num_rows; ++r) {
+      most = keys_of(a.rows[r]) > most ? keys_of(a.rows[r]) : most;
+      end = a.rows[r].num_linear_chunks > end ? a.rows[r].num_linear_chunks : end;
+    }
+    if (most <= 0) break;
     const char *page_k = static_cast<const char*>(a.page_k[chunk]), *page_v = static_cast<const char*>(a.page_v[chunk]);
-    Widen<kKv>([&](int j) { return page_k + j * dh * kBytes; }, most, dh, k);
-    Widen<kKv>([&](int j) { return page_v + j * dh * kBytes; }, most, dh, v);
+    const bool more = chunk + 1 < end;
+    const void *next_k = more ? a.page_k[chunk + 1] : nullptr, *next_v = more ? a.page_v[chunk + 1] : nullptr;
+    Widen<kKv>([&](int j) { return page_k + j * dh * kBytes; }, most, dh, next_k, k);
+    Widen<kKv>([&](int j) { return page_v + j * dh * kBytes; }, most, dh, next_v, v);
     for (int r = 0; r < a.num_rows; ++r) {
       const int n = keys_of(a.rows[r]);
       if (n > 0) AttendRowChunk<kVectors>(a, a.rows[r], n, chunk == 0, running[r]);
@@ -249,8 +263,8 @@ inline void AttendRows(const AttentionArgs& a) {
     const AttentionRow& row = a.rows[r];
     for (int start = row.num_linear_chunks * kKvChunk; start < row.num_keys; start += kKvChunk) {
       const int n = Least(row.num_keys - start, kKvChunk), tail = start - row.num_linear_chunks * kKvChunk;
-      Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, k);
-      Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, v);
+      Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, nullptr, k);
+      Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, nullptr, v);
       AttendRowChunk<kVectors>(a, row, n, start == 0, running[r]);
     }
     for (int h = 0; h < a.num_heads; ++h) {
