@@ -93,12 +93,14 @@ void Attention(benchmark::State& state, DType kv) {
     page_k.push_back(keys.get() + p * page_bytes);
     page_v.push_back(values.get() + p * page_bytes);
   }
+  Aligned<float> scratch = Allocate<float>(static_cast<size_t>(AttentionScratchElems(kDh)));
+  std::vector<AttentionRow> items;
+  for (int r = 0; r < rows; ++r) {
+    const size_t at = static_cast<size_t>(r * kHeads * kDh);
+    items.push_back({&q[at], &out[at], std::max(1, context - rows + 1 + r), pages, nullptr, nullptr});
+  }
   for (auto _ : state) {
-    for (int r = 0; r < rows; ++r) {
-      const size_t at = static_cast<size_t>(r * kHeads * kDh);
-      Best().attention({&q[at], kHeads, kDh, 0.125f, kv, page_k.data(), page_v.data(), pages, nullptr, nullptr,
-                        context - rows + 1 + r > 0 ? context - rows + 1 + r : 1, &out[at]});
-    }
+    Best().attention({items.data(), rows, kHeads, kDh, 0.125f, kv, page_k.data(), page_v.data(), scratch.get()});
     benchmark::ClobberMemory();
   }
 }

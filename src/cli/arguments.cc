@@ -111,8 +111,7 @@ std::string ExplainParseError(const CLI::App& app, const std::vector<std::string
       continue;
     const std::string nearest = Nearest(flag, known);
     return fmt::format("unknown flag {}{}; see lockstep {}--help", flag,
-                       nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest),
-                       CommandPath(command, &app));
+                       nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest), CommandPath(command, &app));
   }
   std::vector<std::string> commands;
   for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))

@@ -1,4 +1,5 @@
-// Every fast kernel against its definition in ref/, bit for bit, on every instruction set that this machine has.
+// Every fast kernel against its definition in ref/, bit for bit, on every instruction set that this
+// machine has.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,7 +10,6 @@
 #include "base/canonical_tree.h"
 #include "kernels/pack.h"
 #include "kernels/ref/elementary.h"
-#include "kernels/ref/elementary64.h"
 #include "kernels/ref/half.h"
 #include "kernels/ref/kernels.h"
 
@@ -133,7 +133,8 @@ TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
         }
       }
       for (int rows = 1; rows <= max_rows; ++rows) {
-        // Rows in reverse order: a row's result may not depend on where it stands or on its neighbours.
+        // Rows in reverse order: a row's result may not depend on where it stands or on its
+        // neighbours.
         QuantBuffer quant(rows, cols);
         std::vector<float> reversed;
         for (int r = 0; r < rows; ++r) {
@@ -258,15 +259,16 @@ TEST(Half, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// The same keys as pages, as gathered slots, and in the definition's path order.
+// The same keys as pages, as gathered slots, and in the definition's path order; each row alone and among others that
+// read fewer keys, more of them gathered.
 TEST_P(Kernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
   for (DType kv : {DType::kF16, DType::kF32}) {
-    for (int dh : {16, 64, 80}) {
+    for (int dh : {16, 64, 80, 128}) {
       for (int num_keys : {1, 15, 16, 17, 63, 64, 65, 130, 200}) {
-        for (int heads : {1, 3, 5, 8}) {
+        for (int heads : {1, 2, 3, 4, 5, 7, 8}) {
+          if (dh == 128 && heads > 3) continue;
           const int bytes = kv == DType::kF16 ? 2 : 4;
-          const int pages = (num_keys + kKvChunk - 1) / kKvChunk;
-          std::vector<float> q = Floats(heads * dh);
+          const int pages = (num_keys + kKvChunk - 1) / kKvChunk, num_rows = std::min(num_keys, 3);
           std::vector<uint8_t> page_k(pages * kKvChunk * dh * bytes), page_v(page_k.size());
           std::vector<std::vector<float>> keys, values;
           for (int j = 0; j < num_keys; ++j) {
@@ -279,27 +281,50 @@ TEST_P(Kernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
               (side == &page_k ? keys : values).push_back(row);
             }
           }
+          std::vector<float> q = Floats(num_rows * heads * dh);
+          std::vector<int> keys_of_row;
           std::vector<float> want;
-          for (int h = 0; h < heads; ++h) {
-            auto one = ref::Attention({q.begin() + h * dh, q.begin() + (h + 1) * dh}, keys, values, 0.125f);
-            want.insert(want.end(), one.begin(), one.end());
+          for (int r = 0; r < num_rows; ++r) {
+            keys_of_row.push_back(r == 0 ? num_keys : std::max(1, num_keys - 20 * r));
+            const int n = keys_of_row.back();
+            for (int h = 0; h < heads; ++h) {
+              const auto at = q.begin() + (r * heads + h) * dh;
+              auto one = ref::Attention({at, at + dh}, {keys.begin(), keys.begin() + n},
+                                        {values.begin(), values.begin() + n}, 0.125f);
+              want.insert(want.end(), one.begin(), one.end());
+            }
           }
-          std::vector<const void*> linear_k, linear_v, tail_k, tail_v;
+          std::vector<const void*> linear_k, linear_v, all_k, all_v;
           for (int p = 0; p < pages; ++p) {
             linear_k.push_back(&page_k[p * kKvChunk * dh * bytes]);
             linear_v.push_back(&page_v[p * kKvChunk * dh * bytes]);
           }
+          for (int j = 0; j < num_keys; ++j) {
+            all_k.push_back(&page_k[j * dh * bytes]);
+            all_v.push_back(&page_v[j * dh * bytes]);
+          }
           for (int num_linear = 0; num_linear <= pages; ++num_linear) {
-            tail_k.clear();
-            tail_v.clear();
-            for (int j = num_linear * kKvChunk; j < num_keys; ++j) {
-              tail_k.push_back(&page_k[j * dh * bytes]);
-              tail_v.push_back(&page_v[j * dh * bytes]);
+            std::vector<float> scratch(AttentionScratchElems(dh), std::nanf("")), got(q.size());
+            std::vector<AttentionRow> rows;
+            for (int r = 0; r < num_rows; ++r) {
+              const int linear = std::min(std::max(0, num_linear - r % 2), (keys_of_row[r] + kKvChunk - 1) / kKvChunk);
+              const int first = std::min(linear * kKvChunk, num_keys);
+              rows.push_back({&q[r * heads * dh], &got[r * heads * dh], keys_of_row[r], linear, all_k.data() + first,
+                              all_v.data() + first});
             }
-            std::vector<float> got(heads * dh);
-            k.attention({q.data(), heads, dh, 0.125f, kv, linear_k.data(), linear_v.data(), num_linear, tail_k.data(),
-                         tail_v.data(), num_keys, got.data()});
-            ExpectSameBits(got, want, "keys " + std::to_string(num_keys) + " dh " + std::to_string(dh));
+            AttentionArgs args = {rows.data(),     num_rows,        heads,         dh, 0.125f, kv,
+                                  linear_k.data(), linear_v.data(), scratch.data()};
+            k.attention(args);
+            const std::string what = "keys " + std::to_string(num_keys) + " dh " + std::to_string(dh);
+            ExpectSameBits(got, want, what);
+            if (HasFatalFailure()) return;
+            got.assign(got.size(), -1.0f);
+            args.num_rows = 1;
+            for (int r = 0; r < num_rows; ++r) {
+              args.rows = &rows[r];
+              k.attention(args);
+            }
+            ExpectSameBits(got, want, what + " alone");
             if (HasFatalFailure()) return;
           }
         }
@@ -326,19 +351,6 @@ TEST_P(Kernels, ArgmaxPrefersTheSmallerIdAndSeesEveryNonFiniteValue) {
   std::vector<float> zeros = {-1.0f, -0.0f, 0.0f};
   zeros.resize(32, -2.0f);
   EXPECT_EQ(k.argmax(zeros.data(), 32).index, 1);
-}
-
-TEST(Elementary64, AgreesWithTheMathematicsLibrary) {
-  for (double x = -600000; x < 600000; x += 137.1) {
-    double sin, cos;
-    ref::SinCos64(x, &sin, &cos);
-    ASSERT_NEAR(sin, std::sin(x), 2e-15) << x;
-    ASSERT_NEAR(cos, std::cos(x), 2e-15) << x;
-  }
-  for (double x = -30; x < 30; x += 0.0371) {
-    ASSERT_NEAR(ref::Exp64(x) / std::exp(x), 1.0, 1e-14) << x;
-    ASSERT_NEAR(ref::Log64(std::exp(x)), x, 1e-14 * 30) << x;
-  }
 }
 
 TEST(Pack, DequantRowReadsEveryType) {

@@ -53,7 +53,11 @@ StepContext::StepContext(const StepContextOptions& options)
   linear_.assign(static_cast<size_t>(o_.max_rows), 0);
   for (auto* pages : {&page_k, &page_v}) pages->resize(static_cast<size_t>(o_.max_pages_per_sequence));
   // A tail begins at the last whole committed chunk: at most one chunk of committed keys and the path itself.
-  for (auto* tail : {&tail_k, &tail_v}) tail->resize(static_cast<size_t>(kKvChunk + o_.max_rows));
+  tail_elems_ = static_cast<size_t>(kKvChunk + o_.max_rows);
+  for (auto* tail : {&tail_k_, &tail_v_}) tail->resize(kernels::kAttentionRows * tail_elems_);
+  attention_rows.resize(kernels::kAttentionRows);
+  scratch_.resize(static_cast<size_t>(kernels::AttentionScratchElems(static_cast<int>(o_.config->head_dim)) / kLanes));
+  keys_before_.assign(static_cast<size_t>(o_.max_rows) + 1, 0);
 }
 
 void StepContext::Begin(const StepView& view) {
@@ -63,6 +67,7 @@ void StepContext::Begin(const StepView& view) {
   for (int r = 0; r < view.num_rows; ++r) {
     const BatchRow& row = view.rows[r];
     linear_[static_cast<size_t>(r)] = row.slot == row.position && (row.parent < 0 || is_linear(row.parent));
+    keys_before_[static_cast<size_t>(r) + 1] = keys_before_[static_cast<size_t>(r)] + row.position + 1;
   }
 }
 
@@ -76,6 +81,16 @@ bool StepContext::SyncRank() {
 
 GroupRange StepContext::NormRows() const {
   return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows);
+}
+
+AttentionItem StepContext::FindItem(int64_t keys, int heads) const {
+  const auto end = keys_before_.begin() + view_.num_rows;
+  if (keys <= 0) return {0, 0};
+  if (keys >= *end * heads) return {view_.num_rows, 0};
+  const auto next = std::upper_bound(keys_before_.begin(), end, keys / heads);
+  const int row = static_cast<int>(next - keys_before_.begin()) - 1;
+  const int64_t keys_of_row = *next - *(next - 1);
+  return {row, static_cast<int>((keys - *(next - 1) * heads) / keys_of_row)};
 }
 
 void StepContext::Embed() {

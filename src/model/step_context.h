@@ -79,6 +79,11 @@ struct StepView {
   int64_t ld_logits = 0;
 };
 
+// A place among (row, query head) items.
+struct AttentionItem {
+  int row, head;
+};
+
 struct StepContextOptions {
   const kernels::CpuKernels* kernels;
   comm::Member* member;
@@ -136,8 +141,17 @@ class StepContext {
   // Hash of the final norm's rows: equal on all ranks, or one of them computes wrongly.
   uint64_t hidden_hash() const { return hidden_hash_; }
 
-  // Scratch for attention: pointers to pages and to gathered keys.
-  std::vector<const void*> page_k, page_v, tail_k, tail_v;
+  // Attention's work: the keys that rows [0, row) read, a head; and the (row, head) item at which `keys` are reached when
+  // `heads` heads of one row come before the next row.
+  int64_t keys_before(int row) const { return keys_before_[static_cast<size_t>(row)]; }
+  AttentionItem FindItem(int64_t keys, int heads) const;
+
+  // Scratch for attention: pointers to pages, the rows of one call and their gathered keys, a chunk in f32.
+  std::vector<const void*> page_k, page_v;
+  std::vector<kernels::AttentionRow> attention_rows;
+  const void** TailKeys(int row_of_call) { return &tail_k_[static_cast<size_t>(row_of_call) * tail_elems_]; }
+  const void** TailValues(int row_of_call) { return &tail_v_[static_cast<size_t>(row_of_call) * tail_elems_]; }
+  float* attention_scratch() { return scratch_.front().lane; }
 
   // Planted faults (docs/errors.md); both off in normal life.
   bool fault_corrupt = false;  // flips a bit of this member's residual
@@ -163,6 +177,13 @@ class StepContext {
   comm::CpuShared::Call pending_;
   bool has_pending_ = false;
   std::vector<uint8_t> linear_;
+  std::vector<int64_t> keys_before_;  // [T + 1]
+  struct alignas(64) Vector {
+    float lane[kLanes];
+  };
+  std::vector<Vector> scratch_;
+  size_t tail_elems_ = 0;
+  std::vector<const void*> tail_k_, tail_v_;  // [kAttentionRows, tail_elems_]
   uint64_t hidden_hash_ = 0;
   uint64_t num_kernel_calls_ = 0;
   trace::Stopwatch watch_;

@@ -1,157 +1,288 @@
-// Attention of one row: keys in position order along the row's own path, in chunks at absolute multiples of 64.
+// Attention of a few rows of one sequence: keys in position order along each row's own path, in chunks at absolute
+// multiples of 64. A chunk is widened to f32 once and serves all rows and heads.
 //
 // Shapes:  AttentionArgs in kernels.h
 // Capture: yes
 // Order:   q.k is the canonical 16-lane sum; a chunk's weights are summed by the same rule over the key's index in the
-//          chunk; values are a chain over the chunk's keys; chunks merge in order. Siblings are not read.
+//          chunk; values are a chain over the chunk's keys; chunks merge in order. Siblings are not read. Which rows and
+//          heads share a call does not enter a result.
 // Source:  the chunked softmax of Milakov and Gimelshein (2018), with fixed chunks; ours
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {
 
-template <DType kKv>
-inline F32x16 LoadKv(const void* p, int i) {
-  if constexpr (kKv == DType::kF16) return LoadF16(static_cast<const uint16_t*>(p) + i);
-  return Load(static_cast<const float*>(p) + i);
-}
+struct HeadState {
+  float max, sum;
+};
 
 template <DType kKv>
-inline const void* KvRow(const void* page, int key, int head_dim) {
-  constexpr int kBytes = kKv == DType::kF16 ? 2 : 4;
-  return static_cast<const char*>(page) + static_cast<int64_t>(key) * head_dim * kBytes;
+inline void WidenRow(const void* from, int head_dim, float* to) {
+  for (int i = 0; i < head_dim; i += 16) {
+    if constexpr (kKv == DType::kF16) {
+      Store(to + i, LoadF16(static_cast<const uint16_t*>(from) + i));
+    } else {
+      Store(to + i, Load(static_cast<const float*>(from) + i));
+    }
+  }
 }
+
+// The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows. Meanwhile asks for row j of the
+// next page, if there is one: a step's weights push the cache's pages out between two layers, and a page is too short
+// for the hardware's prefetcher.
+template <DType kKv, class At>
+inline void Widen(At at, int n, int head_dim, const void* next, float* to) {
+  constexpr int kBytes = kKv == DType::kF16 ? 2 : 4;
+  for (int j = 0; j < n; ++j) {
+    if (next != nullptr) {
+      const char* ahead = static_cast<const char*>(next) + j * head_dim * kBytes;
+      for (int i = 0; i < head_dim * kBytes; i += 64) Prefetch(ahead + i);
+    }
+    WidenRow<kKv>(at(j), head_dim, to + j * head_dim);
+  }
+  for (int i = n * head_dim; i < (n + 15) / 16 * 16 * head_dim; i += 16) Store(to + i, Set(0.0f));
+}
+
+template <int H>
+struct HeadVectors {
+  F32x16 of[H];
+};
+
+// q.k of H heads with key j of sixteen, not yet summed over lanes. kVectors = Dh / 16, or 0: any.
+template <int kVectors, int H>
+struct ScoreTile {
+  F32x16 q[H][kVectors > 0 ? kVectors : 1];
+  const float* q_rows;
+  const float* k;
+  int head_dim;
+
+  LS_INLINE ScoreTile(const float* q_of_heads, int dh) : q_rows(q_of_heads), k(nullptr), head_dim(dh) {
+    if constexpr (kVectors > 0) {
+      LS_UNROLL for (int h = 0; h < H; ++h) {
+        LS_UNROLL for (int i = 0; i < kVectors; ++i) q[h][i] = Load(q_rows + (h * kVectors + i) * 16);
+      }
+    }
+  }
+
+  LS_INLINE HeadVectors<H> Products(int j) const {
+    HeadVectors<H> acc;
+    LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Set(0.0f);
+    if constexpr (kVectors > 0) {
+      LS_UNROLL for (int i = 0; i < kVectors; ++i) {
+        F32x16 key = Load(k + (j * kVectors + i) * 16);
+        LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(q[h][i], key, acc.of[h]);
+      }
+    } else {
+      for (int i = 0; i < head_dim; i += 16) {
+        F32x16 key = Load(k + j * head_dim + i);
+        LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(Load(q_rows + h * head_dim + i), key, acc.of[h]);
+      }
+    }
+    return acc;
+  }
+
+  // The tree sums of keys j, j + kStep, j + 2 kStep, ... of the sixteen: depth first, so that few vectors wait.
+  template <int kStep>
+  LS_INLINE HeadVectors<H> Sums(int j) const {
+    if constexpr (kStep == 16) {
+      return Products(j);
+    } else {
+      HeadVectors<H> a = Sums<kStep * 2>(j), b = Sums<kStep * 2>(j + kStep);
+      LS_UNROLL for (int h = 0; h < H; ++h) a.of[h] = Fold<kStep>(a.of[h], b.of[h]);
+      return a;
+    }
+  }
+};
 
 // Scores of one chunk: out[h][j] = scale * (q[h] . k[j]), for j < n; -inf behind, up to the next multiple of 16.
-template <DType kKv, int H, class KeyAt>
-inline void ChunkScores(const AttentionArgs& a, const float* q, KeyAt key_at, int n, float* out) {
-  const F32x16 scale = Set(a.scale);
-  for (int j0 = 0; j0 < n; j0 += 16) {
-    F32x16 dots[H][16];
-    for (int j = 0; j < 16; ++j) {
-      const void* key = key_at(j0 + j < n ? j0 + j : n - 1);
-      F32x16 acc[H];
-      for (int h = 0; h < H; ++h) acc[h] = Set(0.0f);
-      for (int i = 0; i < a.head_dim; i += 16) {
-        F32x16 k = LoadKv<kKv>(key, i);
-        for (int h = 0; h < H; ++h) acc[h] = Fma(Load(q + h * a.head_dim + i), k, acc[h]);
-      }
-      for (int h = 0; h < H; ++h) dots[h][j] = acc[h];
-    }
-    for (int h = 0; h < H; ++h) Store(out + h * kKvChunk + j0, Mul(ReduceTree16(dots[h]), scale));
+template <int kVectors, int H>
+inline void ChunkScores(const float* q, const float* k, int n, int head_dim, float scale, float* out) {
+  ScoreTile<kVectors, H> tile(q, head_dim);
+  for (int j = 0; j < n; j += 16) {
+    tile.k = k + j * head_dim;
+    HeadVectors<H> sums = tile.template Sums<1>(0);
+    LS_UNROLL for (int h = 0; h < H; ++h) Store(out + h * kKvChunk + j, Mul(sums.of[h], Set(scale)));
   }
   for (int h = 0; h < H; ++h) {
     for (int j = n; j % 16 != 0; ++j) out[h * kKvChunk + j] = -__builtin_inff();
   }
 }
 
-// Turns scores into weights exp(s - max) in place; returns max and the canonical sum.
-inline void ChunkWeights(float* scores, int n, float* max_out, float* sum_out) {
-  F32x16 top = Load(scores);
-  for (int j = 16; j < n; j += 16) top = Max(Load(scores + j), top);
-  float lanes[16];
-  Store(lanes, top);
-  float max = lanes[0];
-  for (float lane : lanes) max = lane > max ? lane : max;
-  F32x16 sum = Set(0.0f);
+// Turns scores into weights exp(s - max) in place; returns max and the canonical sum of each head.
+template <int H>
+inline void ChunkWeights(float* scores, int n, HeadState (&chunk)[H]) {
+  F32x16 top[H], sum[H];
+  LS_UNROLL for (int h = 0; h < H; ++h) top[h] = Load(scores + h * kKvChunk);
+  for (int j = 16; j < n; j += 16) {
+    LS_UNROLL for (int h = 0; h < H; ++h) top[h] = Max(Load(scores + h * kKvChunk + j), top[h]);
+  }
+  LS_UNROLL for (int h = 0; h < H; ++h) {
+    chunk[h].max = ReduceMax(top[h]);
+    top[h] = Set(chunk[h].max);
+    sum[h] = Set(0.0f);
+  }
   for (int j = 0; j < n; j += 16) {
-    F32x16 w = Exp(Sub(Load(scores + j), Set(max)));
-    Store(scores + j, w);
-    sum = Add(sum, w);
-  }
-  *max_out = max;
-  *sum_out = ReduceTree(sum);
-}
-
-inline float ExpOne(float x) {
-  float lanes[16];
-  Store(lanes, Exp(Set(x)));
-  return lanes[0];
-}
-
-template <DType kKv, int H>
-inline void AttendHeads(const AttentionArgs& a, const float* q, float* out) {
-  alignas(64) float weights[H * kKvChunk];
-  float running_max[H] = {}, running_sum[H] = {};
-  const int dh = a.head_dim;
-  for (int start = 0; start < a.num_keys; start += kKvChunk) {
-    const int n = a.num_keys - start < kKvChunk ? a.num_keys - start : kKvChunk;
-    const int chunk = start / kKvChunk;
-    const bool linear = chunk < a.num_linear_chunks;
-    const int tail = start - a.num_linear_chunks * kKvChunk;
-    float max[H], sum[H];
-    if (linear) {
-      ChunkScores<kKv, H>(
-          a, q, [&](int j) { return KvRow<kKv>(a.page_k[chunk], j, dh); }, n, weights);
-    } else {
-      ChunkScores<kKv, H>(
-          a, q, [&](int j) { return a.tail_k[tail + j]; }, n, weights);
-    }
-    float keep[H] = {}, add[H] = {};
-    for (int h = 0; h < H; ++h) {
-      ChunkWeights(weights + h * kKvChunk, n, &max[h], &sum[h]);
-      if (start == 0) {
-        running_max[h] = max[h];
-        running_sum[h] = sum[h];
-        continue;
-      }
-      float m = running_max[h] > max[h] ? running_max[h] : max[h];
-      keep[h] = ExpOne(running_max[h] - m);
-      add[h] = ExpOne(max[h] - m);
-      running_sum[h] = __builtin_fmaf(running_sum[h], keep[h], sum[h] * add[h]);
-      running_max[h] = m;
-    }
-    for (int i = 0; i < dh; i += 32) {  // two vectors of outputs at a time, all heads
-      const bool pair = i + 16 < dh;
-      F32x16 acc0[H], acc1[H];
-      for (int h = 0; h < H; ++h) acc0[h] = acc1[h] = Set(0.0f);
-      for (int j = 0; j < n; ++j) {
-        const void* value = linear ? KvRow<kKv>(a.page_v[chunk], j, dh) : a.tail_v[tail + j];
-        F32x16 v0 = LoadKv<kKv>(value, i);
-        F32x16 v1 = pair ? LoadKv<kKv>(value, i + 16) : v0;
-        for (int h = 0; h < H; ++h) {
-          F32x16 w = Set(weights[h * kKvChunk + j]);
-          acc0[h] = Fma(w, v0, acc0[h]);
-          acc1[h] = Fma(w, v1, acc1[h]);
-        }
-      }
-      for (int h = 0; h < H; ++h) {
-        float* o = out + h * dh + i;
-        if (start != 0) {
-          acc0[h] = Fma(Load(o), Set(keep[h]), Mul(acc0[h], Set(add[h])));
-          if (pair) acc1[h] = Fma(Load(o + 16), Set(keep[h]), Mul(acc1[h], Set(add[h])));
-        }
-        Store(o, acc0[h]);
-        if (pair) Store(o + 16, acc1[h]);
-      }
+    LS_UNROLL for (int h = 0; h < H; ++h) {
+      F32x16 w = Exp(Sub(Load(scores + h * kKvChunk + j), top[h]));
+      Store(scores + h * kKvChunk + j, w);
+      sum[h] = Add(sum[h], w);
     }
   }
+  LS_UNROLL for (int h = 0; h < H; ++h) chunk[h].sum = ReduceTree(sum[h]);
+}
+
+// Merges a chunk's max and sum into the running ones; keep and add are the factors of the outputs.
+template <int H>
+inline void MergeStates(const HeadState (&chunk)[H], HeadState* running, float* keep, float* add) {
+  static_assert(H <= 8);
+  float factor[16] = {};
   for (int h = 0; h < H; ++h) {
-    for (int i = 0; i < dh; i += 16) {
-      Store(out + h * dh + i, Div(Load(out + h * dh + i), Set(running_sum[h])));
+    float m = running[h].max > chunk[h].max ? running[h].max : chunk[h].max;
+    factor[h] = running[h].max - m;
+    factor[8 + h] = chunk[h].max - m;
+    running[h].max = m;
+  }
+  Store(factor, Exp(Load(factor)));
+  for (int h = 0; h < H; ++h) {
+    keep[h] = factor[h];
+    add[h] = factor[8 + h];
+    running[h].sum = __builtin_fmaf(running[h].sum, keep[h], chunk[h].sum * add[h]);
+  }
+}
+
+// kSlice vectors of the outputs of H heads, from column i on. keep is null for the first chunk.
+template <int H, int kSlice>
+inline void ChunkValues(const float* weights, const float* v, int n, int head_dim, const float* keep, const float* add,
+                        float* out) {
+  F32x16 acc[H * kSlice];
+  LS_UNROLL for (int i = 0; i < H * kSlice; ++i) acc[i] = Set(0.0f);
+  for (int j = 0; j < n; ++j) {
+    F32x16 value[kSlice];
+    LS_UNROLL for (int i = 0; i < kSlice; ++i) value[i] = Load(v + j * head_dim + i * 16);
+    LS_UNROLL for (int h = 0; h < H; ++h) {
+      F32x16 w = Set(weights[h * kKvChunk + j]);
+      LS_UNROLL for (int i = 0; i < kSlice; ++i) acc[h * kSlice + i] = Fma(w, value[i], acc[h * kSlice + i]);
+    }
+  }
+  LS_UNROLL for (int h = 0; h < H; ++h) {
+    LS_UNROLL for (int i = 0; i < kSlice; ++i) {
+      float* o = out + h * head_dim + i * 16;
+      F32x16 sum = acc[h * kSlice + i];
+      if (keep != nullptr) sum = Fma(Load(o), Set(keep[h]), Mul(sum, Set(add[h])));
+      Store(o, sum);
+    }
+  }
+}
+
+// One chunk of n widened keys for H heads of one row.
+template <int kVectors, int H>
+inline void AttendChunk(const AttentionArgs& a, const float* q, float* out, int n, bool first, HeadState* running) {
+  alignas(64) float weights[H * kKvChunk];
+  const int dh = a.head_dim;
+  const float *k = a.scratch, *v = a.scratch + kKvChunk * dh;
+  constexpr int kTogether = H < kScoreHeads ? H : kScoreHeads;
+  int h = 0;
+  for (; h + kTogether <= H; h += kTogether) {
+    ChunkScores<kVectors, kTogether>(q + h * dh, k, n, dh, a.scale, weights + h * kKvChunk);
+  }
+  if constexpr (H % kTogether != 0) {
+    ChunkScores<kVectors, H % kTogether>(q + h * dh, k, n, dh, a.scale, weights + h * kKvChunk);
+  }
+  HeadState chunk[H];
+  ChunkWeights<H>(weights, n, chunk);
+  float keep[H], add[H];
+  if (first) {
+    for (int i = 0; i < H; ++i) running[i] = chunk[i];
+  } else {
+    MergeStates<H>(chunk, running, keep, add);
+  }
+  constexpr int kSlice = kValueVectors / H > 4 ? 4 : kValueVectors / H > 0 ? kValueVectors / H : 1;
+  int i = 0;
+  for (; i + kSlice * 16 <= dh; i += kSlice * 16) {
+    ChunkValues<H, kSlice>(weights, v + i, n, dh, first ? nullptr : keep, add, out + i);
+  }
+  for (; i < dh; i += 16) ChunkValues<H, 1>(weights, v + i, n, dh, first ? nullptr : keep, add, out + i);
+}
+
+template <int kVectors>
+inline void AttendRowChunk(const AttentionArgs& a, const AttentionRow& row, int n, bool first, HeadState* running) {
+  for (int h = 0; h < a.num_heads;) {
+    const float* q = row.q + h * a.head_dim;
+    float* out = row.out + h * a.head_dim;
+    switch (a.num_heads - h) {
+      case 1:
+        AttendChunk<kVectors, 1>(a, q, out, n, first, running + h);
+        return;
+      case 2:
+        AttendChunk<kVectors, 2>(a, q, out, n, first, running + h);
+        return;
+      case 4:
+      case 8:
+        AttendChunk<kVectors, 4>(a, q, out, n, first, running + h);
+        h += 4;
+        break;
+      default:
+        AttendChunk<kVectors, 3>(a, q, out, n, first, running + h);
+        h += 3;
+        break;
+    }
+  }
+}
+
+inline int Least(int a, int b) {
+  return a < b ? a : b;
+}
+
+template <DType kKv, int kVectors>
+inline void AttendRows(const AttentionArgs& a) {
+  constexpr int64_t kBytes = kKv == DType::kF16 ? 2 : 4;
+  const int dh = a.head_dim;
+  float *k = a.scratch, *v = a.scratch + kKvChunk * dh;
+  HeadState running[kAttentionRows][kAttentionHeads];
+  for (int chunk = 0;; ++chunk) {
+    // Keys that a row reads of this page, and the most that any row does.
+    auto keys_of = [&](const AttentionRow& row) {
+      return chunk < row.num_linear_chunks ? Least(row.num_keys - chunk * kKvChunk, kKvChunk) : 0;
+    };
+    int most = 0, end = 0;
+    for (int r = 0; r < a.num_rows; ++r) {
+      most = keys_of(a.rows[r]) > most ? keys_of(a.rows[r]) : most;
+      end = a.rows[r].num_linear_chunks > end ? a.rows[r].num_linear_chunks : end;
+    }
+    if (most <= 0) break;
+    const char *page_k = static_cast<const char*>(a.page_k[chunk]), *page_v = static_cast<const char*>(a.page_v[chunk]);
+    const bool more = chunk + 1 < end;
+    const void *next_k = more ? a.page_k[chunk + 1] : nullptr, *next_v = more ? a.page_v[chunk + 1] : nullptr;
+    Widen<kKv>([&](int j) { return page_k + j * dh * kBytes; }, most, dh, next_k, k);
+    Widen<kKv>([&](int j) { return page_v + j * dh * kBytes; }, most, dh, next_v, v);
+    for (int r = 0; r < a.num_rows; ++r) {
+      const int n = keys_of(a.rows[r]);
+      if (n > 0) AttendRowChunk<kVectors>(a, a.rows[r], n, chunk == 0, running[r]);
+    }
+  }
+  for (int r = 0; r < a.num_rows; ++r) {
+    const AttentionRow& row = a.rows[r];
+    for (int start = row.num_linear_chunks * kKvChunk; start < row.num_keys; start += kKvChunk) {
+      const int n = Least(row.num_keys - start, kKvChunk), tail = start - row.num_linear_chunks * kKvChunk;
+      Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, nullptr, k);
+      Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, nullptr, v);
+      AttendRowChunk<kVectors>(a, row, n, start == 0, running[r]);
+    }
+    for (int h = 0; h < a.num_heads; ++h) {
+      const F32x16 sum = Set(running[r][h].sum);
+      for (int i = h * dh; i < (h + 1) * dh; i += 16) Store(row.out + i, Div(Load(row.out + i), sum));
     }
   }
 }
 
 template <DType kKv>
 inline void AttendAll(const AttentionArgs& a) {
-  int h = 0;
-  for (; h + 4 <= a.num_heads; h += 4) {
-    AttendHeads<kKv, 4>(a, a.q + h * a.head_dim, a.out + h * a.head_dim);
-  }
-  const float* q = a.q + h * a.head_dim;
-  float* out = a.out + h * a.head_dim;
-  switch (a.num_heads - h) {
-    case 3:
-      AttendHeads<kKv, 3>(a, q, out);
-      break;
-    case 2:
-      AttendHeads<kKv, 2>(a, q, out);
-      break;
-    case 1:
-      AttendHeads<kKv, 1>(a, q, out);
-      break;
+  switch (a.head_dim) {
+    case 64:
+      return AttendRows<kKv, 4>(a);
+    case 128:
+      return AttendRows<kKv, 8>(a);
     default:
-      break;
+      return AttendRows<kKv, 0>(a);
   }
 }
 

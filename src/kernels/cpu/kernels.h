@@ -1,4 +1,5 @@
-// The CPU kernels of a step, as one table of functions an instruction set. Every table gives the same bits.
+// The CPU kernels of a step, as one table of functions an instruction set. Every table gives the
+// same bits.
 //
 // Shapes:  beside each argument; rows are T, the rows of the step
 // Units:   strides (ld_*) in elements
@@ -16,7 +17,8 @@
 
 namespace lockstep::kernels {
 
-// Rows of activations quantised to int8 in blocks of 32. K is padded to a multiple of 32 with zeros.
+// Rows of activations quantised to int8 in blocks of 32. K is padded to a multiple of 32 with
+// zeros.
 struct QuantRows {
   int8_t* q;          // [T, ld_q]
   float* scale;       // [T, ld_block]  one a block
@@ -26,7 +28,8 @@ struct QuantRows {
   int64_t ld_block;
 };
 
-// A rank's slice of a weight matrix, repacked: groups of 16 outputs, K in order (pack.h describes the bytes).
+// A rank's slice of a weight matrix, repacked: groups of 16 outputs, K in order (pack.h describes
+// the bytes).
 struct PackedMatrix {
   DType dtype;
   int num_outputs;      // real outputs; the last group is padded with zero weights
@@ -36,9 +39,9 @@ struct PackedMatrix {
   const uint8_t* data;
 };
 
-// How the K dimension of a matmul is summed: leaves in order, each a chain from zero, merged as a postfix program;
-// where emit[i] >= 0 the one remaining partial sum goes to out[emit[i]] and the stack is empty again. A column-parallel
-// matmul has one leaf and one output.
+// How the K dimension of a matmul is summed: leaves in order, each a chain from zero, merged as a
+// postfix program; where emit[i] >= 0 the one remaining partial sum goes to out[emit[i]] and the
+// stack is empty again. A column-parallel matmul has one leaf and one output.
 struct LeafPlan {
   int num_leaves;
   int k_end[kMaxLeaves];  // elements, ascending; multiples of 32 but for the last
@@ -58,7 +61,8 @@ struct MatmulArgs {
   int64_t ld_out;
 };
 
-// x <- x + tree sum of the partials (if any), then RMSNorm, then the forms that the next matmul reads.
+// x <- x + tree sum of the partials (if any), then RMSNorm, then the forms that the next matmul
+// reads.
 struct NormArgs {
   float* x;                      // [D] one row, updated in place; padded to 16 with zeros
   const float* const* partials;  // [num_partials] pointers to [D], or null
@@ -70,22 +74,40 @@ struct NormArgs {
   float* out;  // [D] normalised row
 };
 
-struct AttentionArgs {
-  const float* q;  // [num_heads, Dh] of one row, roped; heads that share one kv head
-  int num_heads;   // 1..8
-  int head_dim;    // Dh, a multiple of 16
-  float scale;
-  DType kv_dtype;  // kF16 or kF32
-  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is one page:
-  // page_k[c], page_v[c] point to [kKvChunk, Dh]. Later ones are gathered: key j of the tail is tail_k[j], tail_v[j].
-  const void* const* page_k;
-  const void* const* page_v;
+// Rows that one attention call takes. A page is widened to f32 once a call, which takes half as long as one row of three
+// heads with it: 3 % for sixteen rows (docs/results/cpu-kernels.md).
+inline constexpr int kAttentionRows = 16;
+inline constexpr int kAttentionHeads = 8;
+
+struct AttentionRow {
+  const float* q;  // [num_heads, Dh], roped; heads that share one kv head
+  float* out;      // [num_heads, Dh]
+  int num_keys;    // of the row's path, >= 1
+  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is page c. Later ones are
+  // gathered: key j of the tail is tail_k[j], tail_v[j].
   int num_linear_chunks;
   const void* const* tail_k;
   const void* const* tail_v;
-  int num_keys;  // >= 1
-  float* out;    // [num_heads, Dh]
 };
+
+// Rows of one sequence, which share its pages.
+struct AttentionArgs {
+  const AttentionRow* rows;
+  int num_rows;   // 1..kAttentionRows
+  int num_heads;  // 1..kAttentionHeads
+  int head_dim;   // Dh, a multiple of 16
+  float scale;
+  DType kv_dtype;  // kF16 or kF32
+  // page_k[c], page_v[c] point to [kKvChunk, Dh].
+  const void* const* page_k;
+  const void* const* page_v;
+  float* scratch;  // [AttentionScratchElems(Dh)]
+};
+
+// One chunk's keys and values in f32.
+inline constexpr int AttentionScratchElems(int head_dim) {
+  return 2 * kKvChunk * head_dim;
+}
 
 struct ArgmaxResult {
   float value;

@@ -3,3 +3,5 @@
 #pragma once
 
 #define LS_UNROLL _Pragma("GCC unroll 16")
+// For the pieces of such loops: what is not inlined passes its vectors through memory.
+#define LS_INLINE inline __attribute__((always_inline))

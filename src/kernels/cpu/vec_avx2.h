@@ -14,6 +14,10 @@ struct I32x16 {
   __m256i lo, hi;
 };
 
+// Of the 16 registers of half a vector, 8 hold sums of values.
+inline constexpr int kValueVectors = 4;
+inline constexpr int kScoreHeads = 1;
+
 inline F32x16 Load(const float* p) {
   return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
 }
@@ -140,10 +144,33 @@ inline float ReduceTree(F32x16 a) {
   __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-inline F32x16 ReduceTree16(const F32x16* v) {
-  float sums[16];
-  for (int j = 0; j < 16; ++j) sums[j] = ReduceTree(v[j]);
-  return Load(sums);
+inline float ReduceMax(F32x16 a) {
+  __m256 m8 = _mm256_max_ps(a.lo, a.hi);
+  __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+  __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
+  return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
+}
+// 128-bit blocks are lo.low, lo.high, hi.low, hi.high.
+template <int kStep>
+inline F32x16 Fold(F32x16 a, F32x16 b) {
+  auto in_blocks = [](F32x16 x, F32x16 y) -> F32x16 {
+    if constexpr (kStep == 2) {  // inside each block: x, x, y, y
+      return {_mm256_add_ps(_mm256_blend_ps(x.lo, y.lo, 0xcc), _mm256_shuffle_ps(x.lo, y.lo, 0x4e)),
+              _mm256_add_ps(_mm256_blend_ps(x.hi, y.hi, 0xcc), _mm256_shuffle_ps(x.hi, y.hi, 0x4e))};
+    } else {  // keys 0, 2, 1, 3 of a block: brought into order
+      __m256 lo = _mm256_add_ps(_mm256_shuffle_ps(x.lo, y.lo, 0x88), _mm256_shuffle_ps(x.lo, y.lo, 0xdd));
+      __m256 hi = _mm256_add_ps(_mm256_shuffle_ps(x.hi, y.hi, 0x88), _mm256_shuffle_ps(x.hi, y.hi, 0xdd));
+      return {_mm256_permute_ps(lo, 0xd8), _mm256_permute_ps(hi, 0xd8)};
+    }
+  };
+  if constexpr (kStep == 8) {
+    return {_mm256_add_ps(a.lo, a.hi), _mm256_add_ps(b.lo, b.hi)};
+  } else if constexpr (kStep == 4) {  // blocks become keys 0, 4, 8, 12: a and b below, a and b above
+    return {_mm256_add_ps(_mm256_blend_ps(a.lo, b.lo, 0xf0), _mm256_permute2f128_ps(a.lo, b.lo, 0x21)),
+            _mm256_add_ps(_mm256_blend_ps(a.hi, b.hi, 0xf0), _mm256_permute2f128_ps(a.hi, b.hi, 0x21))};
+  } else {
+    return in_blocks(a, b);
+  }
 }
 inline void Prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

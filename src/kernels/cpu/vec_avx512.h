@@ -10,6 +10,10 @@ namespace lockstep::kernels::LS_ISA {
 using F32x16 = __m512;
 using I32x16 = __m512i;
 
+// Of the 32 registers, 16 hold sums of values; two heads' queries of Dh = 64 leave enough for the tree of scores.
+inline constexpr int kValueVectors = 16;
+inline constexpr int kScoreHeads = 2;
+
 inline F32x16 Load(const float* p) {
   return _mm512_loadu_ps(p);
 }
@@ -109,29 +113,23 @@ inline float ReduceTree(F32x16 a) {
   __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-// Four rounds, each halving the number of vectors: fold(a, b) holds the half sums of a in its lower half of each group
-// and those of b in its upper half, so that lane j of the last vector is the tree sum of v[j].
-inline F32x16 ReduceTree16(const F32x16* v) {
-  F32x16 eight[8], four[4], two[2];
-  for (int i = 0; i < 8; ++i) {  // lanes x + (x+8): the result holds v[i] below and v[i+8] above
-    F32x16 a = v[i], b = v[i + 8];
-    eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+inline float ReduceMax(F32x16 a) {
+  return _mm512_reduce_max_ps(a);
+}
+// Lanes x + (x+8): the result holds a's sums below and b's above. A blend costs less than a shuffle, and a sum of two
+// does not care which comes first.
+template <int kStep>
+inline F32x16 Fold(F32x16 a, F32x16 b) {
+  if constexpr (kStep == 8) {
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+  } else if constexpr (kStep == 4) {  // 128-bit blocks become a low, a high, b low, b high
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  } else if constexpr (kStep == 2) {  // inside each block: a, a, b, b
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b), _mm512_shuffle_ps(a, b, 0x4e));
+  } else {  // blocks 0, 8, 4, 12 of keys 0, 2, 1, 3: brought into order
+    F32x16 sum = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+    return _mm512_permutexvar_ps(_mm512_set_epi32(15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1, 2, 0), sum);
   }
-  for (int i = 0; i < 4; ++i) {  // x + (x+4): 128-bit blocks become v[i], v[i+4], v[i+8], v[i+12]
-    F32x16 a = eight[i], b = eight[i + 4];
-    four[i] = _mm512_add_ps(
-        _mm512_permutex2var_ps(a, _mm512_set_epi32(27, 26, 25, 24, 11, 10, 9, 8, 19, 18, 17, 16, 3, 2, 1, 0), b),
-        _mm512_permutex2var_ps(a, _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 23, 22, 21, 20, 7, 6, 5, 4), b));
-  }
-  for (int i = 0; i < 2; ++i) {  // x + (x+2) inside each block
-    F32x16 a = four[i], b = four[i + 2];
-    two[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-  }
-  // x + (x+1): pairs (v[i] low, v[i] high, v[i+2] low, v[i+2] high); the unpacking puts v[0..3] in order.
-  F32x16 a = two[0], b = two[1];
-  F32x16 even = _mm512_shuffle_ps(a, b, 0x88), odd = _mm512_shuffle_ps(a, b, 0xdd);
-  F32x16 sum = _mm512_add_ps(even, odd);  // in each block: v[0], v[2], v[1], v[3] (plus 4 x block)
-  return _mm512_permute_ps(sum, 0xd8);
 }
 inline void Prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

@@ -19,6 +19,10 @@ struct I32x16 {
   int32_t lane[16];
 };
 
+// How many sums of values, and queries' heads, a loop of attention holds at once.
+inline constexpr int kValueVectors = 4;
+inline constexpr int kScoreHeads = 1;
+
 #define LS_LANES for (int i = 0; i < 16; ++i)
 
 inline F32x16 Load(const float* p) {
@@ -168,10 +172,26 @@ inline float ReduceTree(F32x16 a) {
   }
   return a.lane[0];
 }
-// ReduceTree of sixteen vectors at once: result lane j is ReduceTree(v[j]).
-inline F32x16 ReduceTree16(const F32x16* v) {
+// The largest lane; a NaN may or may not count (its row's result is NaN either way).
+inline float ReduceMax(F32x16 a) {
+  float m = a.lane[0];
+  LS_LANES m = a.lane[i] > m ? a.lane[i] : m;
+  return m;
+}
+// One round of the tree of sixteen vectors v[0..15] at once: v[i] and v[i + kStep] become one vector that holds the
+// partial sums of both. Folding with 8, 4, 2, then 1 leaves ReduceTree(v[j]) in lane j; the order between is each
+// file's own. Here, after a fold with kStep, key i + kStep * m lies in lanes kStep * m to kStep * m + kStep - 1.
+template <int kStep>
+inline F32x16 Fold(F32x16 a, F32x16 b) {
   F32x16 r;
-  for (int j = 0; j < 16; ++j) r.lane[j] = ReduceTree(v[j]);
+  for (int group = 0; group < 8 / kStep; ++group) {
+    const int from = group * kStep * 2, to = group * kStep;
+    for (int i = 0; i < kStep; ++i) {
+      // Keys i, i + 2 kStep, ... come from a, those between from b.
+      r.lane[2 * to + i] = a.lane[from + i] + a.lane[from + kStep + i];
+      r.lane[2 * to + kStep + i] = b.lane[from + i] + b.lane[from + kStep + i];
+    }
+  }
   return r;
 }
 inline void Prefetch(const void* p) {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/ref/elementary64.h"
+
 namespace lockstep::kernels::ref {
 namespace {
 
@@ -79,6 +81,19 @@ TEST(Elementary, LogIsWithinTwoUnitsOfADoubleVersion) {
   EXPECT_LT(worst, kMaxUlp) << "at " << where;
   EXPECT_EQ(Log(1.0f), 0.0f);
   RecordProperty("worst_log_ulp", std::to_string(worst));
+}
+
+TEST(Elementary64, AgreesWithTheMathematicsLibrary) {
+  for (double x = -600000; x < 600000; x += 137.1) {
+    double sin, cos;
+    SinCos64(x, &sin, &cos);
+    ASSERT_NEAR(sin, std::sin(x), 2e-15) << x;
+    ASSERT_NEAR(cos, std::cos(x), 2e-15) << x;
+  }
+  for (double x = -30; x < 30; x += 0.0371) {
+    ASSERT_NEAR(Exp64(x) / std::exp(x), 1.0, 1e-14) << x;
+    ASSERT_NEAR(Log64(std::exp(x)), x, 1e-14 * 30) << x;
+  }
 }
 
 }  // namespace

@@ -41,60 +41,102 @@ void RopeAndStore(StepContext& c, int layer) {
   }
 }
 
-// Fills the context's pointer lists for one row and kv head; returns the number of linear chunks.
-int BindPath(StepContext& c, int layer, int row, int kv_head) {
-  const BatchRow& r = c.view().rows[row];
-  const BatchSequence& sequence = c.view().sequences[r.sequence];
+// Fills the pointers to a row's gathered keys: those behind the last whole committed chunk, then its ancestors and itself.
+void BindTail(StepContext& c, int layer, int row, int kv_head, const void** tail_k, const void** tail_v) {
+  const BatchSequence& sequence = c.view().sequences[c.view().rows[row].sequence];
   const int32_t* pages = c.view().pages + sequence.first_page_idx;
-  const int num_keys = r.position + 1;
-  const bool linear = c.is_linear(row);
-  const int num_linear = linear ? CeilDiv(num_keys, kKvChunk) : sequence.committed / kKvChunk;
-  for (int p = 0; p < num_linear; ++p) {
-    c.page_k[static_cast<size_t>(p)] = c.kv().Keys(layer, pages[p], kv_head);
-    c.page_v[static_cast<size_t>(p)] = c.kv().Values(layer, pages[p], kv_head);
-  }
-  if (linear) return num_linear;
+  const int first = sequence.committed / kKvChunk * kKvChunk;
   auto put = [&](int key, int slot) {
     const int64_t offset = slot % kKvChunk * c.kv().row_bytes();
     const int page = pages[slot / kKvChunk];
-    const auto at = static_cast<size_t>(key - num_linear * kKvChunk);
-    c.tail_k[at] = static_cast<const uint8_t*>(c.kv().Keys(layer, page, kv_head)) + offset;
-    c.tail_v[at] = static_cast<const uint8_t*>(c.kv().Values(layer, page, kv_head)) + offset;
+    tail_k[key - first] = static_cast<const uint8_t*>(c.kv().Keys(layer, page, kv_head)) + offset;
+    tail_v[key - first] = static_cast<const uint8_t*>(c.kv().Values(layer, page, kv_head)) + offset;
   };
-  for (int key = num_linear * kKvChunk; key < sequence.committed; ++key) put(key, key);
+  for (int key = first; key < sequence.committed; ++key) put(key, key);
   for (int ancestor = row; ancestor >= 0; ancestor = c.view().rows[ancestor].parent) {
     put(c.view().rows[ancestor].position, c.view().rows[ancestor].slot);
   }
-  return num_linear;
 }
 
-void AttendRows(StepContext& c, int layer) {
+// Some neighbouring query heads (of this rank) that share a kv head, for rows [row_begin, row_end).
+void AttendHeads(StepContext& c, int layer, int kv_head, GroupRange heads, GroupRange rows) {
   TeamBuffers& team = c.team();
-  const ModelConfig& config = c.config();
-  const int dh = static_cast<int>(config.head_dim), q_heads = c.shard().q_heads.count();
-  const int group = static_cast<int>(config.num_heads / config.num_kv_heads);
+  const int dh = static_cast<int>(c.config().head_dim);
   kernels::AttentionArgs args = {};
+  args.rows = c.attention_rows.data();
   args.head_dim = dh;
   args.scale = 1.0f / __builtin_sqrtf(static_cast<float>(dh));
   args.kv_dtype = c.kv().shape().dtype;
   args.page_k = c.page_k.data();
   args.page_v = c.page_v.data();
-  args.tail_k = c.tail_k.data();
-  args.tail_v = c.tail_v.data();
-  GroupRange items = c.MyPart(c.view().num_rows * q_heads);
-  for (int item = items.begin; item < items.end;) {
-    const int row = item / q_heads, head = item % q_heads;
-    const int full_head = c.shard().q_heads.begin + head;
-    const int kv_head = full_head / group;
-    // The run of this row's heads that share the kv head and belong to this thread.
-    const int run = std::min({(kv_head + 1) * group - full_head, q_heads - head, items.end - item});
-    args.num_linear_chunks = BindPath(c, layer, row, kv_head - c.shard().kv_heads.begin);
-    args.num_keys = c.view().rows[row].position + 1;
-    args.q = &team.q[static_cast<size_t>(row * team.ld_q + head * dh)];
-    args.num_heads = run;
-    args.out = team.attended.Row(row) + head * dh;
-    c.kernels().attention(args);
-    item += run;
+  args.scratch = c.attention_scratch();
+  for (int row = rows.begin; row < rows.end;) {
+    const int sequence_idx = c.view().rows[row].sequence;
+    const BatchSequence& sequence = c.view().sequences[sequence_idx];
+    int num_pages = 0;
+    args.num_rows = 0;
+    for (; row < rows.end && args.num_rows < kernels::kAttentionRows; ++row) {
+      const BatchRow& r = c.view().rows[row];
+      if (r.sequence != sequence_idx) break;
+      kernels::AttentionRow& to = c.attention_rows[static_cast<size_t>(args.num_rows)];
+      to.q = &team.q[static_cast<size_t>(row * team.ld_q + heads.begin * dh)];
+      to.out = team.attended.Row(row) + heads.begin * dh;
+      to.num_keys = r.position + 1;
+      to.num_linear_chunks = c.is_linear(row) ? CeilDiv(to.num_keys, kKvChunk) : sequence.committed / kKvChunk;
+      to.tail_k = c.TailKeys(args.num_rows);
+      to.tail_v = c.TailValues(args.num_rows);
+      if (!c.is_linear(row)) {
+        BindTail(c, layer, row, kv_head, c.TailKeys(args.num_rows), c.TailValues(args.num_rows));
+      }
+      num_pages = std::max(num_pages, to.num_linear_chunks);
+      ++args.num_rows;
+    }
+    for (int p = 0; p < num_pages; ++p) {
+      const int page = c.view().pages[sequence.first_page_idx + p];
+      c.page_k[static_cast<size_t>(p)] = c.kv().Keys(layer, page, kv_head);
+      c.page_v[static_cast<size_t>(p)] = c.kv().Values(layer, page, kv_head);
+    }
+    for (int h = heads.begin; h < heads.end; h += args.num_heads) {
+      args.num_heads = std::min(heads.end - h, kernels::kAttentionHeads);
+      c.kernels().attention(args);
+      for (int i = 0; i < args.num_rows; ++i) {
+        c.attention_rows[static_cast<size_t>(i)].q += args.num_heads * dh;
+        c.attention_rows[static_cast<size_t>(i)].out += args.num_heads * dh;
+      }
+    }
+  }
+}
+
+// The items are (kv head, row, query head of the kv head) in this order, and a thread does those whose keys lie in its
+// share of all keys: equal work, and as many rows and heads as possible that share a chunk's keys.
+void AttendRows(StepContext& c, int layer) {
+  const int group = static_cast<int>(c.config().num_heads / c.config().num_kv_heads);
+  const auto q_heads = c.shard().q_heads;
+  const int num_rows = c.view().num_rows;
+  const int64_t total = c.keys_before(num_rows) * q_heads.count();
+  const comm::Member& member = c.member();
+  const int64_t begin = total * member.thread() / member.threads_per_rank();
+  const int64_t end = total * (member.thread() + 1) / member.threads_per_rank();
+  int64_t before = 0;  // keys of the kv heads before this one
+  for (int first = q_heads.begin; first < q_heads.end;) {
+    const int kv_head = first / group, last = std::min((kv_head + 1) * group, q_heads.end);
+    const int heads = last - first, head = first - q_heads.begin;
+    const int local_kv = kv_head - c.shard().kv_heads.begin;
+    const AttentionItem from = c.FindItem(begin - before, heads), to = c.FindItem(end - before, heads);
+    auto part = [&](int row_begin, int row_end, int head_begin, int head_end) {
+      if (row_begin >= row_end || head_begin >= head_end) return;
+      AttendHeads(c, layer, local_kv, {head + head_begin, head + head_end}, {row_begin, row_end});
+    };
+    if (from.row == to.row) {
+      part(from.row, from.row + 1, from.head, to.head);
+    } else {
+      const int whole = from.head == 0 ? from.row : from.row + 1;
+      part(from.row, whole, from.head, heads);
+      part(whole, to.row, 0, heads);
+      part(to.row, to.row + 1, 0, to.head);
+    }
+    before += c.keys_before(num_rows) * heads;
+    first = last;
   }
 }
 
