@@ -11,7 +11,9 @@
 #include <span>
 #include <vector>
 
+#include "base/law.h"
 #include "comm/cpu_shared.h"
+#include "kernels/cpu/kernels.h"
 #include "model/batch.h"
 #include "trace/step_breakdown.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bits.h"
+#include "comm/group.h"
 #include "kernels/cpu/kernels.h"
 #include "kv/kv_store.h"
 #include "model/config.h"
