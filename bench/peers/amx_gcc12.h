@@ -18,10 +18,10 @@ static inline __attribute__((always_inline)) void peer_tile_loadconfig(const voi
 
 // The tile is part of the instruction, so its number must reach the assembly as text: a macro, in two steps so
 // that a tile number given as a macro is expanded first.
-#define PEER_TILE_LOAD(op, tile, base, stride)                                                      \
-  __asm__ volatile("{" op "\t(%0,%1,1), %%tmm" #tile "|" op "\t%%tmm" #tile ", [%0+%1]}"            \
-                   :                                                                                \
-                   : "r"((const void*)(base)), "r"((long long)(stride))                             \
+#define PEER_TILE_LOAD(op, tile, base, stride)                                           \
+  __asm__ volatile("{" op "\t(%0,%1,1), %%tmm" #tile "|" op "\t%%tmm" #tile ", [%0+%1]}" \
+                   :                                                                     \
+                   : "r"((const void*)(base)), "r"((long long)(stride))                  \
                    : "memory")
 
 #undef _tile_loadconfig

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <type_traits>
+#include <vector>
 
 #include "base/bits.h"
 #include "base/mmap_file.h"
@@ -31,6 +33,13 @@ Result<int> Half(int x) {
 Result<int> Quarter(int x) {
   LS_ASSIGN_OR_RETURN(int half, Half(x));
   return Half(half);
+}
+
+TEST(Result, ATemporarysValueOutlivesIt) {
+  static_assert(std::is_same_v<decltype(Half(2).value()), int>);
+  int sum = 0;
+  for (int x : Result<std::vector<int>>(std::vector<int>{1, 2, 3}).value()) sum += x;
+  EXPECT_EQ(sum, 6);
 }
 
 TEST(Result, PropagatesTheFirstError) {

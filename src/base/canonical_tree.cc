@@ -30,8 +30,7 @@ int CanonicalTree::Build(int unit_begin, int unit_end, int leaf_budget) {
   return index;
 }
 
-void CanonicalTree::AppendProgram(int node, const std::vector<int>& stop_nodes,
-                                  TreeProgram* program) const {
+void CanonicalTree::AppendProgram(int node, const std::vector<int>& stop_nodes, TreeProgram* program) const {
   bool stop = std::find(stop_nodes.begin(), stop_nodes.end(), node) != stop_nodes.end();
   if (stop || nodes_[node].left < 0) {
     program->merges_after.push_back(0);
@@ -63,18 +62,14 @@ Result<std::vector<TreeShare>> CanonicalTree::Share(int world_size) const {
   int num_leaves = static_cast<int>(leaves_.size());
   LS_CHECK_GE(world_size, 1);
   if (world_size > num_leaves) {
-    return InvalidArgument(
-        fmt::format("{} ranks, but only {} pieces to share", world_size, num_leaves));
+    return InvalidArgument(fmt::format("{} ranks, but only {} pieces to share", world_size, num_leaves));
   }
-  // best[w][e]: the best way to give leaves [0, e) to w ranks; cost is (largest share, subtrees in
-  // all).
+  // best[w][e]: the best way to give leaves [0, e) to w ranks; cost is (largest share, subtrees in all).
   struct Cost {
     int largest = std::numeric_limits<int>::max();
     int subtrees = std::numeric_limits<int>::max();
     int begin = -1;  // where the last rank's leaves begin
-    bool operator<(const Cost& o) const {
-      return largest != o.largest ? largest < o.largest : subtrees < o.subtrees;
-    }
+    bool operator<(const Cost& o) const { return largest != o.largest ? largest < o.largest : subtrees < o.subtrees; }
   };
   std::array<std::array<Cost, kMaxLeaves + 1>, kMaxLeaves + 1> best{};
   best[0][0] = {0, 0, 0};
@@ -87,15 +82,13 @@ Result<std::vector<TreeShare>> CanonicalTree::Share(int world_size) const {
         Cover(0, begin, end, &cover);
         if (static_cast<int>(cover.size()) > kMaxSubtreesPerRank) continue;
         int units = leaves_[end - 1].end - leaves_[begin].begin;
-        Cost cost{std::max(before.largest, units), before.subtrees + static_cast<int>(cover.size()),
-                  begin};
+        Cost cost{std::max(before.largest, units), before.subtrees + static_cast<int>(cover.size()), begin};
         if (cost < best[w][end]) best[w][end] = cost;
       }
     }
   }
   if (best[world_size][num_leaves].begin < 0) {
-    return InvalidArgument(
-        fmt::format("{} pieces cannot be shared by {} ranks", num_leaves, world_size));
+    return InvalidArgument(fmt::format("{} pieces cannot be shared by {} ranks", num_leaves, world_size));
   }
   std::vector<TreeShare> shares(world_size);
   for (int w = world_size, end = num_leaves; w > 0; --w) {

@@ -1,11 +1,11 @@
-// The canonical tree: the one order in which partial sums over the K dimension of a row-parallel
-// matmul are added (docs/numerics.md, 3 and 4), and how ranks share its leaves.
+// The canonical tree: the one order in which partial sums over the K dimension of a row-parallel matmul are added
+// (docs/numerics.md, 3 and 4), and how ranks share its leaves.
 //
-// Units:   a unit is the smallest piece of K that may stand alone: a group of query heads or a
-// block of 32 of F Order:   recursive bisection, the larger half first, at most 8 leaves; leaves
-// are summed by that same binary tree Errors:  kInvalidArgument  more ranks than leaves, or ranks
-// that would need more than three subtrees Threads: values Cost:    a build is a few hundred
-// operations; done when a model is loaded
+// Units:   a unit is the smallest piece of K that may stand alone: a group of query heads or a block of 32 of F
+// Order:   recursive bisection, the larger half first, at most 8 leaves; leaves are summed by that same binary tree
+// Errors:  kInvalidArgument  more ranks than leaves, or ranks that would need more than three subtrees
+// Threads: values
+// Cost:    a build is a few hundred operations; done when a model is loaded
 #pragma once
 
 #include <string>
@@ -22,15 +22,15 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
-// A binary tree in postfix form: push the values in order; after pushing value i, merge the two
-// topmost partial sums (lower + upper) merges_after[i] times. One partial sum is left.
+// A binary tree in postfix form: push the values in order; after pushing value i, merge the two topmost partial sums
+// (lower + upper) merges_after[i] times. One partial sum is left.
 struct TreeProgram {
   std::vector<int> merges_after;
   int num_values() const { return static_cast<int>(merges_after.size()); }
 };
 
-// One rank's share: consecutive leaves, which form at most three maximal subtrees. Each subtree's
-// partial sum is computed inside the rank by `program` and crosses to the others as one value.
+// One rank's share: consecutive leaves, which form at most three maximal subtrees. Each subtree's partial sum is
+// computed inside the rank by `program` and crosses to the others as one value.
 struct TreeShare {
   struct Subtree {
     int first_leaf = 0;
@@ -54,12 +54,11 @@ class CanonicalTree {
   // The whole tree over all leaves.
   TreeProgram Program() const { return ProgramOf(0); }
 
-  // Cuts the leaves into world_size consecutive shares: the least largest share in units, then the
-  // fewest subtrees, then the earlier ranks the larger ones.
+  // Cuts the leaves into world_size consecutive shares: the least largest share in units, then the fewest subtrees,
+  // then the earlier ranks the larger ones.
   Result<std::vector<TreeShare>> Share(int world_size) const;
 
-  // The tree that is left above the shares: sums the partials of all ranks, in order of
-  // first_partial.
+  // The tree that is left above the shares: sums the partials of all ranks, in order of first_partial.
   TreeProgram TopProgram(const std::vector<TreeShare>& shares) const;
 
  private:

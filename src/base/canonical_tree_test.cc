@@ -45,8 +45,7 @@ TEST(CanonicalTree, EveryWorldSizeAddsInTheSameOrder) {
         EXPECT_FALSE(shares.ok());
         continue;
       }
-      ASSERT_TRUE(shares.ok()) << units << " units, " << world
-                               << " ranks: " << shares.status().message();
+      ASSERT_TRUE(shares.ok()) << units << " units, " << world << " ranks: " << shares.status().message();
       std::vector<std::string> partials;
       int next_leaf = 0;
       for (const TreeShare& share : *shares) {
@@ -59,8 +58,7 @@ TEST(CanonicalTree, EveryWorldSizeAddsInTheSameOrder) {
           EXPECT_EQ(share.subtrees.size(), 1u);
         }
         for (const auto& subtree : share.subtrees) {
-          partials.push_back(Evaluate(
-              subtree.program, [&](int i) { return std::to_string(subtree.first_leaf + i); }));
+          partials.push_back(Evaluate(subtree.program, [&](int i) { return std::to_string(subtree.first_leaf + i); }));
         }
       }
       EXPECT_EQ(next_leaf, static_cast<int>(tree.leaves().size()));

@@ -8,8 +8,8 @@
 namespace lockstep {
 
 void CheckFailed(const char* file, int line, const char* expression, const std::string& values) {
-  fmt::print(stderr, "lockstep: internal error at {}:{}: {}{}{}\n", file, line, expression,
-             values.empty() ? "" : ": ", values);
+  fmt::print(stderr, "lockstep: internal error at {}:{}: {}{}{}\n", file, line, expression, values.empty() ? "" : ": ",
+             values);
   std::fflush(stderr);
   std::abort();
 }

@@ -1,6 +1,5 @@
-// LS_CHECK: our own broken preconditions (docs/errors.md, class 1). Prints the expression, both
-// values and the place, then aborts. Never for a bad file, a bad request or a lost rank: those are
-// Status.
+// LS_CHECK: our own broken preconditions (docs/errors.md, class 1). Prints the expression, both values and the place,
+// then aborts. Never for a bad file, a bad request or a lost rank: those are Status.
 //
 // Threads: any
 #pragma once
@@ -9,8 +8,7 @@
 
 namespace lockstep {
 
-[[noreturn]] void CheckFailed(const char* file, int line, const char* expression,
-                              const std::string& values);
+[[noreturn]] void CheckFailed(const char* file, int line, const char* expression, const std::string& values);
 
 std::string CheckText(long long v);
 std::string CheckText(unsigned long long v);
@@ -46,14 +44,13 @@ inline std::string CheckText(unsigned long v) {
       ::lockstep::CheckFailed(__FILE__, __LINE__, #condition, std::string()); \
   } while (0)
 
-#define LS_CHECK_OP_(a, b, op)                                                        \
-  do {                                                                                \
-    const auto& ls_a_ = (a);                                                          \
-    const auto& ls_b_ = (b);                                                          \
-    if (!(ls_a_ op ls_b_)) [[unlikely]]                                               \
-      ::lockstep::CheckFailed(                                                        \
-          __FILE__, __LINE__, #a " " #op " " #b,                                      \
-          ::lockstep::CheckText(ls_a_) + " against " + ::lockstep::CheckText(ls_b_)); \
+#define LS_CHECK_OP_(a, b, op)                                                                            \
+  do {                                                                                                    \
+    const auto& ls_a_ = (a);                                                                              \
+    const auto& ls_b_ = (b);                                                                              \
+    if (!(ls_a_ op ls_b_)) [[unlikely]]                                                                   \
+      ::lockstep::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,                                      \
+                              ::lockstep::CheckText(ls_a_) + " against " + ::lockstep::CheckText(ls_b_)); \
   } while (0)
 
 #define LS_CHECK_EQ(a, b) LS_CHECK_OP_(a, b, ==)

@@ -8,8 +8,7 @@ namespace {
 
 spdlog::logger& Logger() {
   static auto logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "lockstep", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%^lockstep: %v%$");
     made->set_level(spdlog::level::info);
     return made;

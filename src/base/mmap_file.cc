@@ -26,13 +26,11 @@ Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
     if (data == MAP_FAILED) {
       int error = errno;
       close(fd);
-      return OutOfMemory(
-          fmt::format("{}: cannot map {} bytes: {}", path, size_bytes, std::strerror(error)));
+      return OutOfMemory(fmt::format("{}: cannot map {} bytes: {}", path, size_bytes, std::strerror(error)));
     }
   }
   close(fd);
-  return std::unique_ptr<MmapFile>(
-      new MmapFile(path, static_cast<const uint8_t*>(data), size_bytes));
+  return std::unique_ptr<MmapFile>(new MmapFile(path, static_cast<const uint8_t*>(data), size_bytes));
 }
 
 MmapFile::~MmapFile() {

@@ -30,7 +30,8 @@ class [[nodiscard]] Result {
     LS_CHECK(ok());
     return *value_;
   }
-  T&& value() && {
+  // By value, not T&&: a range-for over MakeX().value() then keeps the value alive.
+  T value() && {
     LS_CHECK(ok());
     return std::move(*value_);
   }
@@ -46,10 +47,8 @@ class [[nodiscard]] Result {
 
 }  // namespace lockstep
 
-// LS_ASSIGN_OR_RETURN(auto x, MakeX()): assigns the value, or returns the error from the enclosing
-// function.
-#define LS_ASSIGN_OR_RETURN(lhs, expr) \
-  LS_ASSIGN_OR_RETURN_(LS_CONCAT(ls_result_, __LINE__), lhs, expr)
+// LS_ASSIGN_OR_RETURN(auto x, MakeX()): assigns the value, or returns the error from the enclosing function.
+#define LS_ASSIGN_OR_RETURN(lhs, expr) LS_ASSIGN_OR_RETURN_(LS_CONCAT(ls_result_, __LINE__), lhs, expr)
 #define LS_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
   auto tmp = (expr);                         \
   if (!tmp.ok()) return tmp.status();        \

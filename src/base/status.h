@@ -1,5 +1,4 @@
-// Status: the result of an operation that can fail through no fault of ours (docs/errors.md, class
-// 2).
+// Status: the result of an operation that can fail through no fault of ours (docs/errors.md, class 2).
 //
 // Errors:  a code and one line of text that names the file, field or rank and the value
 // Threads: a value; no sharing
@@ -13,16 +12,16 @@ namespace lockstep {
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,  // a bad flag, request or shape                       exit 2
-  kNotFound,     // a file, key or tensor is absent                    exit 3 when it is the model
-  kUnsupported,  // legal, but not built: an architecture, a type      exit 3
-  kOutOfMemory,  // memory or kv pages                                 exit 4
-  kCorruptFile,  // the file contradicts itself or its format          exit 3
-  kPeerLost,     // a rank died, stalled or returned wrong data        exit 5
-  kTimeout,      // a bounded wait expired without a known culprit     exit 5
-  kDeviceError,  // the device or its driver failed                    exit 6
-  kMismatch,     // two runs that must agree did not                   exit 7
-  kInterrupted,  // the user asked to stop                             exit 130
-  kInternal,     // a broken promise of ours                           exit 1
+  kNotFound,         // a file, key or tensor is absent                    exit 3 when it is the model
+  kUnsupported,      // legal, but not built: an architecture, a type      exit 3
+  kOutOfMemory,      // memory or kv pages                                 exit 4
+  kCorruptFile,      // the file contradicts itself or its format          exit 3
+  kPeerLost,         // a rank died, stalled or returned wrong data        exit 5
+  kTimeout,          // a bounded wait expired without a known culprit     exit 5
+  kDeviceError,      // the device or its driver failed                    exit 6
+  kMismatch,         // two runs that must agree did not                   exit 7
+  kInterrupted,      // the user asked to stop                             exit 130
+  kInternal,         // a broken promise of ours                           exit 1
 };
 
 // The stable name of a code, e.g. "corrupt_file".

@@ -12,7 +12,9 @@ namespace {
 // Commands whose first word that is no flag is a file they need.
 const std::set<std::string> kPositionalCommands = {"inspect"};
 
-bool IsFlag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-';
+}
 
 // The subcommand that the words lead to.
 const CLI::App* FindCommand(const CLI::App* app, const std::vector<std::string>& words) {
@@ -25,19 +27,26 @@ const CLI::App* FindCommand(const CLI::App* app, const std::vector<std::string>&
   return app;
 }
 
+// "--tp or --temp": the known words nearest to `word`, or "" where all are so far away that it would be a guess.
 std::string Nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  int best_distance = static_cast<int>(word.size()) / 3 + 1;  // further away it is a guess
+  std::vector<std::string> best;
+  int best_distance = static_cast<int>(word.size()) / 3 + 1;
   for (const std::string& candidate : known) {
     int distance = EditDistance(word, candidate);
-    // Of equally near ones the longer: a letter left out (--tmp for --temp) is commoner than one too many.
-    const bool nearer = distance < best_distance || (distance == best_distance && candidate.size() > best.size());
-    if (nearer) {
-      best = candidate;
-      best_distance = distance;
-    }
+    if (distance > best_distance) continue;
+    if (distance < best_distance) best.clear();
+    best_distance = distance;
+    best.push_back(candidate);
   }
-  return best;
+  // The longer first: a letter left out (--tmp for --temp) is commoner than one too many.
+  std::stable_sort(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return best.size() > 3 ? "" : fmt::format("{}", fmt::join(best, " or "));
+}
+
+// "bench step ": how to name the command behind "lockstep ".
+std::string CommandPath(const CLI::App* command, const CLI::App* root) {
+  if (command == root) return "";
+  return CommandPath(command->get_parent(), root) + command->get_name() + " ";
 }
 
 }  // namespace
@@ -51,7 +60,8 @@ int EditDistance(const std::string& a, const std::string& b) {
         continue;
       }
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -97,14 +107,16 @@ std::string ExplainParseError(const CLI::App& app, const std::vector<std::string
     const std::string flag = word.substr(0, word.find('='));
     if (!IsFlag(word) || std::find(known.begin(), known.end(), flag) != known.end()) continue;
     if (flag.size() > 1 && (std::isdigit(static_cast<unsigned char>(flag[1])) != 0)) continue;  // a negative number
-    if (flag.size() > 2 && flag[1] != '-' && std::find(known.begin(), known.end(), flag.substr(0, 2)) != known.end()) continue;
+    if (flag.size() > 2 && flag[1] != '-' && std::find(known.begin(), known.end(), flag.substr(0, 2)) != known.end())
+      continue;
     const std::string nearest = Nearest(flag, known);
     return fmt::format("unknown flag {}{}; see lockstep {}--help", flag,
                        nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest),
-                       command == &app ? "" : command->get_name() + " ");
+                       CommandPath(command, &app));
   }
   std::vector<std::string> commands;
-  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) commands.push_back(sub->get_name());
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(sub->get_name());
   for (const std::string& word : arguments) {
     if (commands.empty() || IsFlag(word) || word == command->get_name()) continue;
     const std::string nearest = Nearest(word, commands);

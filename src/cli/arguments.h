@@ -18,7 +18,8 @@ namespace lockstep::cli {
 std::vector<std::string> NormaliseArguments(std::vector<std::string> arguments);
 
 // One line, with the nearest known flag or command where one is close.
-std::string ExplainParseError(const CLI::App& app, const std::vector<std::string>& arguments, const CLI::ParseError& error);
+std::string ExplainParseError(const CLI::App& app, const std::vector<std::string>& arguments,
+                              const CLI::ParseError& error);
 
 // Letters to insert, delete, replace or swap with a neighbour.
 int EditDistance(const std::string& a, const std::string& b);

@@ -16,8 +16,10 @@ TEST(Arguments, JsonTakesAFileOnlyWhereTheWordIsFree) {
   EXPECT_EQ(NormaliseArguments({"run", "--json", "-m", "x"}), (Words{"run", "--json=-", "-m", "x"}));
   EXPECT_EQ(NormaliseArguments({"run", "--json", "out.json"}), (Words{"run", "--json=out.json"}));
   EXPECT_EQ(NormaliseArguments({"inspect", "--json", "m.gguf"}), (Words{"inspect", "--json=-", "m.gguf"}));
-  EXPECT_EQ(NormaliseArguments({"inspect", "m.gguf", "--json", "o.json"}), (Words{"inspect", "m.gguf", "--json=o.json"}));
-  EXPECT_EQ(NormaliseArguments({"inspect", "--json", "o.json", "m.gguf"}), (Words{"inspect", "--json=o.json", "m.gguf"}));
+  EXPECT_EQ(NormaliseArguments({"inspect", "m.gguf", "--json", "o.json"}),
+            (Words{"inspect", "m.gguf", "--json=o.json"}));
+  EXPECT_EQ(NormaliseArguments({"inspect", "--json", "o.json", "m.gguf"}),
+            (Words{"inspect", "--json=o.json", "m.gguf"}));
   EXPECT_EQ(NormaliseArguments({"inspect", "m.gguf", "--json"}), (Words{"inspect", "m.gguf", "--json=-"}));
 }
 

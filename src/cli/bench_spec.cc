@@ -63,7 +63,9 @@ void Add(const engine::DecodeStats& from, engine::DecodeStats* to) {
   }
 }
 
-double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
+double Ratio(double a, double b) {
+  return b > 0 ? a / b : 0;
+}
 
 nlohmann::ordered_json RowJson(const Mode& m, double plain_ms, size_t num_prompts) {
   const double rounds = static_cast<double>(m.sum.rounds);
@@ -94,8 +96,8 @@ nlohmann::ordered_json RowJson(const Mode& m, double plain_ms, size_t num_prompt
 }
 
 void PrintTable(const std::vector<Mode>& modes, double plain_ms) {
-  TextTable table({"spec", "tokens/s", "speedup", "accept length", "verify ms", "draft ms", "plain ms", "verify / plain",
-                   "identical"});
+  TextTable table({"spec", "tokens/s", "speedup", "accept length", "verify ms", "draft ms", "plain ms",
+                   "verify / plain", "identical"});
   for (const Mode& m : modes) {
     const double rounds = static_cast<double>(m.sum.rounds);
     const bool drafts = m.sum.rounds > 0;
@@ -120,7 +122,8 @@ Result<std::vector<Mode>> ParseModes(const std::string& list) {
     std::string name = list.substr(begin, end - begin);
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
     LS_ASSIGN_OR_RETURN(engine::Drafter drafter, engine::ParseDrafter(name, true));
-    if (std::none_of(modes.begin(), modes.end(), [&](const Mode& m) { return m.name == name; })) modes.emplace_back(name, drafter);
+    if (std::none_of(modes.begin(), modes.end(), [&](const Mode& m) { return m.name == name; }))
+      modes.emplace_back(name, drafter);
     begin = end + 1;
   }
   return modes;
@@ -198,7 +201,8 @@ Status BenchSpec(const BenchFlags& flags) {
   LS_RETURN_IF_ERROR(WriteJson(flags.engine.json, json.dump()));
   for (const Mode& m : modes) {
     if (!m.identical) {
-      return Status(StatusCode::kMismatch, fmt::format("--spec {}: the tokens differ from plain decoding (identical: false)", m.name));
+      return Status(StatusCode::kMismatch,
+                    fmt::format("--spec {}: the tokens differ from plain decoding (identical: false)", m.name));
     }
   }
   return OkStatus();
@@ -211,11 +215,14 @@ void AddBenchSpec(CLI::App& bench, Action* action) {
   CLI::App* command = bench.add_subcommand("spec", "Speculation against plain decoding: speed, and the same tokens");
   flags->engine.AddTo(*command);
   flags->sampling.AddTo(*command);
-  command->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
-                      "Drafters, comma-separated: none, ngram; for benches also wrong, oracle, random")
+  command
+      ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
+                   "Drafters, comma-separated: none, ngram; for benches also wrong, oracle, random")
       ->capture_default_str();
-  command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")->capture_default_str();
-  command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens a prompt")->capture_default_str();
+  command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")
+      ->capture_default_str();
+  command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens a prompt")
+      ->capture_default_str();
   command->add_option("--prompts", flags->prompts, "JSON lines {id, kind, prompt} or {id, kind, messages}");
   command->callback([flags, action] { *action = [flags] { return BenchSpec(*flags); }; });
 }

@@ -76,7 +76,8 @@ Status OneStep(step::StepRunner& runner, int context, int width, std::span<const
   return runner.Run();
 }
 
-Result<WidthResult> Measure(engine::Engine& engine, const StepFlags& flags, int width, std::span<const int32_t> tokens) {
+Result<WidthResult> Measure(engine::Engine& engine, const StepFlags& flags, int width,
+                            std::span<const int32_t> tokens) {
   step::StepRunner& runner = engine.runner();
   // Caches and branch predictors settle.
   for (int i = 0; i < 3; ++i) LS_RETURN_IF_ERROR(OneStep(runner, flags.context, width, tokens));
@@ -106,7 +107,8 @@ nlohmann::ordered_json RowJson(const WidthResult& r, const WidthResult& first) {
   row["step_us_p50"] = r.us_p50;
   row["over_width1"] = r.us_p50 / first.us_p50;
   for (int o = 0; o < trace::kNumOwners; ++o) {
-    row["breakdown_us"][trace::OwnerName(static_cast<trace::Owner>(o))] = r.by_member[0].mean_us[static_cast<size_t>(o)];
+    row["breakdown_us"][trace::OwnerName(static_cast<trace::Owner>(o))] =
+        r.by_member[0].mean_us[static_cast<size_t>(o)];
   }
   row["all_reduces"] = r.census.all_reduces;
   row["kernels"] = r.census.kernels;
@@ -142,8 +144,8 @@ Status BenchStep(StepFlags flags) {
   flags.engine.prefill_chunk = std::max(flags.engine.prefill_chunk, widest);
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
   if (flags.context + widest > engine->options().context) {
-    return InvalidArgument(fmt::format("--context {} and a width of {} need --ctx-size {} or more, it is {}", flags.context,
-                                       widest, flags.context + widest, engine->options().context));
+    return InvalidArgument(fmt::format("--context {} and a width of {} need --ctx-size {} or more, it is {}",
+                                       flags.context, widest, flags.context + widest, engine->options().context));
   }
   InterruptGuard guard([] {});
   std::vector<int32_t> tokens = SomeTokens(flags.context + widest, engine->source().config().vocab);
@@ -160,16 +162,13 @@ Status BenchStep(StepFlags flags) {
   }
   progress.Clear();
   if (!flags.engine.json_only()) {
-    fmt::print("{}, tp {}, threads {} a rank, {}; context {}, logits for all rows\n", flags.engine.model, flags.engine.tp,
-               engine->options().threads, engine->runner().isa_name(), flags.context);
+    fmt::print("{}, tp {}, threads {} a rank, {}; context {}, logits for all rows\n", flags.engine.model,
+               flags.engine.tp, engine->options().threads, engine->runner().isa_name(), flags.context);
     Print(results);
   }
-  nlohmann::ordered_json json = {{"model", flags.engine.model},
-                                 {"tp", flags.engine.tp},
-                                 {"backend", "cpu"},
-                                 {"isa", engine->runner().isa_name()},
-                                 {"context", flags.context},
-                                 {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {
+      {"model", flags.engine.model},        {"tp", flags.engine.tp},    {"backend", "cpu"},
+      {"isa", engine->runner().isa_name()}, {"context", flags.context}, {"rows", nlohmann::ordered_json::array()}};
   for (const WidthResult& r : results) json["rows"].push_back(RowJson(r, results[0]));
   return WriteJson(flags.engine.json, json.dump());
 }

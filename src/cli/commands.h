@@ -4,10 +4,13 @@
 // Threads:  the main thread
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lockstep::cli {
 

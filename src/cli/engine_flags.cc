@@ -16,11 +16,13 @@ namespace lockstep::cli {
 
 void EngineFlags::AddTo(CLI::App& command) {
   command.add_option("-m,--model,--model-path", model, "GGUF model file")->required();
-  command.add_option("--tp,--tp-size,--tensor-parallel-size,--tp_size", tp, "Tensor-parallel ranks")->capture_default_str();
+  command.add_option("--tp,--tp-size,--tensor-parallel-size,--tp_size", tp, "Tensor-parallel ranks")
+      ->capture_default_str();
   command.add_option("-t,--threads,--nthreads", threads, "Threads a rank (default: usable cores / tp)");
   command.add_option("-c,--ctx-size,--context-length,--max-model-len,--max-seq-len,--max_seq_len", context,
                      "Tokens of prompt and text together (default: the model's, at most 4096)");
-  command.add_option("--chunked-prefill-size,--max-num-batched-tokens", prefill_chunk, "Prompt tokens a step")->capture_default_str();
+  command.add_option("--chunked-prefill-size,--max-num-batched-tokens", prefill_chunk, "Prompt tokens a step")
+      ->capture_default_str();
   command.add_option("--kv-cache-dtype", kv_type, "f16 or f32")->capture_default_str();
   command.add_option("--rank-mode", rank_mode, "thread or process")->capture_default_str();
   command.add_option("--json", json, "Results as JSON: alone on stdout, with FILE into the file")->type_name("[FILE]");
@@ -52,14 +54,18 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
 }
 
 void SamplingFlags::AddTo(CLI::App& command) {
-  command.add_option("--temp,--temperature", params.temperature, "0: always the likeliest token")->capture_default_str();
+  command.add_option("--temp,--temperature", params.temperature, "0: always the likeliest token")
+      ->capture_default_str();
   command.add_option("--top-k", params.top_k, "Keep the K likeliest; 0: all")->capture_default_str();
-  command.add_option("--top-p", params.top_p, "Keep the likeliest up to this probability; 1: all")->capture_default_str();
-  command.add_option("--min-p", params.min_p, "Keep what has this share of the likeliest; 0: all")->capture_default_str();
+  command.add_option("--top-p", params.top_p, "Keep the likeliest up to this probability; 1: all")
+      ->capture_default_str();
+  command.add_option("--min-p", params.min_p, "Keep what has this share of the likeliest; 0: all")
+      ->capture_default_str();
   command.add_option("--repeat-penalty,--repetition-penalty", params.repetition_penalty)->capture_default_str();
   command.add_option("--presence-penalty", params.presence_penalty)->capture_default_str();
   command.add_option("--frequency-penalty", params.frequency_penalty)->capture_default_str();
-  command.add_option("-s,--seed", params.seed, "Of the noise; the same seed gives the same text")->capture_default_str();
+  command.add_option("-s,--seed", params.seed, "Of the noise; the same seed gives the same text")
+      ->capture_default_str();
   command.add_option("-l,--logit-bias", logit_bias, "TOKEN_ID+BIAS or TOKEN_ID-BIAS, repeatable")->type_name("ID+BIAS");
   command.add_option("--stop", stop, "End the text before this string, repeatable");
   command.add_flag("--ignore-eos", ignore_eos, "Go on after the end of text, to -n tokens");
@@ -124,6 +130,8 @@ void Progress::Clear() {
   shown_ = false;
 }
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() {
+  Clear();
+}
 
 }  // namespace lockstep::cli

@@ -4,7 +4,6 @@
 // Threads:  the main thread
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +11,10 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lockstep::cli {
 

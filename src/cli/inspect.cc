@@ -20,7 +20,10 @@ std::string ShardsJson(const model::ModelConfig& config) {
     auto range = [](UnitRange r) { return nlohmann::ordered_json{r.begin, r.end}; };
     nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
     for (const model::RankShard& r : plan->ranks) {
-      ranks.push_back({{"q_heads", range(r.q_heads)}, {"kv_heads", range(r.kv_heads)}, {"ffn", range(r.ffn)}, {"vocab", range(r.vocab)}});
+      ranks.push_back({{"q_heads", range(r.q_heads)},
+                       {"kv_heads", range(r.kv_heads)},
+                       {"ffn", range(r.ffn)},
+                       {"vocab", range(r.vocab)}});
     }
     shards[std::to_string(world)] = std::move(ranks);
   }

@@ -30,6 +30,8 @@ InterruptGuard::~InterruptGuard() {
   request_to_stop = nullptr;
 }
 
-bool InterruptGuard::interrupted() { return was_interrupted.load(); }
+bool InterruptGuard::interrupted() {
+  return was_interrupted.load();
+}
 
 }  // namespace lockstep::cli

@@ -52,4 +52,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::cli
 
-int main(int argc, char** argv) { return lockstep::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return lockstep::cli::Main(argc, argv);
+}

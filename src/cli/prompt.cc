@@ -65,9 +65,11 @@ Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path) {
     if (!ids.insert(prompt.id).second) return fail(fmt::format("the id {} stands twice", prompt.id));
     text("kind", &prompt.kind);
     if (auto messages = json.find("messages"); messages != json.end()) {
-      if (!messages->is_array() || messages->empty()) return fail("\"messages\" must be a list with at least one entry");
+      if (!messages->is_array() || messages->empty())
+        return fail("\"messages\" must be a list with at least one entry");
       for (const auto& m : *messages) {
-        if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") || !m["content"].is_string()) {
+        if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
+            !m["content"].is_string()) {
           return fail("a message needs the strings \"role\" and \"content\"");
         }
         prompt.turns.push_back({m["role"].get<std::string>(), m["content"].get<std::string>()});
@@ -82,7 +84,9 @@ Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path) {
 }
 
 std::vector<NamedPrompt> BuiltInPrompts() {
-  auto user = [](const char* id, const char* kind, const char* text) { return NamedPrompt{id, kind, "", {{"user", text}}}; };
+  auto user = [](const char* id, const char* kind, const char* text) {
+    return NamedPrompt{id, kind, "", {{"user", text}}};
+  };
   return {
       user("chat", "chat", "Why do ships float although they are made of steel? Explain it to a child."),
       user("code", "code_edit",
@@ -90,8 +94,8 @@ std::vector<NamedPrompt> BuiltInPrompts() {
            "    for value in values:\n        total += value\n    if len(values) == 0:\n        return 0.0\n"
            "    return total / len(values)\n"),
       user("copy", "summary",
-           "Copy this text word for word: The lighthouse keeper lit the lamp at six. The lamp burned all night. At six in "
-           "the morning the lighthouse keeper put out the lamp and wrote the hours into the book."),
+           "Copy this text word for word: The lighthouse keeper lit the lamp at six. The lamp burned all night. At six "
+           "in the morning the lighthouse keeper put out the lamp and wrote the hours into the book."),
       user("story", "story", "Write a short story about a clock that runs backwards."),
   };
 }

@@ -43,8 +43,8 @@ class PromptMaker {
 // A prompt of a prompt file: JSON lines {"id", "kind", "prompt"} or {"id", "kind", "messages"}.
 struct NamedPrompt {
   std::string id, kind;
-  std::string text;              // of "prompt"
-  std::vector<ChatTurn> turns;   // of "messages"
+  std::string text;             // of "prompt"
+  std::vector<ChatTurn> turns;  // of "messages"
 };
 Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path);
 // A few prompts of each kind, for benches without a file.

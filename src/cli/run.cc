@@ -47,10 +47,11 @@ std::string ToJson(const RunFlags& flags, const engine::Response& r) {
 
 void Summarise(const engine::Response& r) {
   Log(LogLevel::kInfo,
-      fmt::format("{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {} rounds with drafts, "
-                  "accept length {:.2f}",
-                  r.prompt_tokens, r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
-                  r.stats.decode_tokens_per_second(), r.stats.rounds, r.stats.accept_length()));
+      fmt::format(
+          "{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {} rounds with drafts, "
+          "accept length {:.2f}",
+          r.prompt_tokens, r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
+          r.stats.decode_tokens_per_second(), r.stats.rounds, r.stats.accept_length()));
 }
 
 Status OneAnswer(const RunFlags& flags, engine::Engine& engine, engine::Request request, engine::Response* response) {
@@ -103,9 +104,9 @@ Status Run(const RunFlags& flags) {
   if (chat_on_terminal && flags.raw) return InvalidArgument("--raw needs a prompt: -p TEXT, or text on standard input");
 
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
-  LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, flags.raw ? PromptMode::kRaw
-                                                                     : flags.chat ? PromptMode::kChat
-                                                                                  : PromptMode::kAuto));
+  LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, flags.raw    ? PromptMode::kRaw
+                                                                      : flags.chat ? PromptMode::kChat
+                                                                                   : PromptMode::kAuto));
   InterruptGuard guard([raw = engine.get()] { raw->Interrupt(); });
   if (chat_on_terminal) return Chat(flags, *engine, maker, std::move(request));
   Log(LogLevel::kInfo, maker.is_chat() ? "prompt in the model's chat template (--raw for the bare text)"
@@ -126,8 +127,11 @@ void AddRun(CLI::App& app, Action* action) {
   CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat on a terminal");
   flags->engine.AddTo(*command);
   flags->sampling.AddTo(*command);
-  CLI::Option* prompt = command->add_option("-p,--prompt", flags->prompt, "The prompt; without it: a chat, or standard input");
-  command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens at most; -1: to the end of the context")
+  CLI::Option* prompt =
+      command->add_option("-p,--prompt", flags->prompt, "The prompt; without it: a chat, or standard input");
+  command
+      ->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens,
+                   "Tokens at most; -1: to the end of the context")
       ->capture_default_str();
   command->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec, "Drafter: none or ngram")
       ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })

@@ -23,9 +23,12 @@ std::vector<int32_t> Joined(const Request& request) {
 
 std::unique_ptr<spec::Proposer> MakeProposer(const Request& request, int vocab) {
   switch (request.drafter) {
-    case Drafter::kNone: return nullptr;
-    case Drafter::kNgram: return std::make_unique<spec::NgramProposer>(vocab);
-    case Drafter::kRandom: return std::make_unique<spec::RandomProposer>(vocab, request.sampling.seed);
+    case Drafter::kNone:
+      return nullptr;
+    case Drafter::kNgram:
+      return std::make_unique<spec::NgramProposer>(vocab);
+    case Drafter::kRandom:
+      return std::make_unique<spec::RandomProposer>(vocab, request.sampling.seed);
     case Drafter::kOracle: {
       auto oracle = std::make_unique<spec::OracleProposer>(vocab);
       oracle->SetTruth(Joined(request));
@@ -65,7 +68,8 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, step::Dra
   spec::ProposeContext context;
   context.tokens = tokens;
   context.position = static_cast<int64_t>(tokens.size()) - 1;
-  context.budget = {nodes, shape_.kind == DraftShape::Kind::kChain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree};
+  context.budget = {nodes,
+                    shape_.kind == DraftShape::Kind::kChain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree};
   context.seed = seed_;
   context.temperature = temperature_;
   if (!automatic) {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "engine/drafting.h"
 #include "base/log.h"
+#include "engine/drafting.h"
 #include "engine/load_tokenizer.h"
 #include "kv/page_pool.h"
 #include "model/formats/weight_source.h"
@@ -22,7 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // A sequence that this engine runs; several come with the server.
 constexpr int kSequence = 0;
@@ -37,18 +39,28 @@ struct Engine::State {
   std::string chat_template;
   std::unique_ptr<step::StepRunner> runner;
   std::unique_ptr<kv::PagePool> pool;
-  std::vector<int32_t> pages;              // of the only sequence
+  std::vector<int32_t> pages;                  // of the only sequence
   std::array<spec::Gate, kNumDrafters> gates;  // by Drafter: what rounds have cost here
 };
 
 Engine::Engine() : s_(std::make_unique<State>()) {}
 Engine::~Engine() = default;
 
-const tokenizer::Tokenizer& Engine::tokenizer() const { return *s_->tokenizer; }
-const std::string& Engine::chat_template() const { return s_->chat_template; }
-step::StepRunner& Engine::runner() { return *s_->runner; }
-const model::WeightSource& Engine::source() const { return *s_->source; }
-const EngineOptions& Engine::options() const { return s_->options; }
+const tokenizer::Tokenizer& Engine::tokenizer() const {
+  return *s_->tokenizer;
+}
+const std::string& Engine::chat_template() const {
+  return s_->chat_template;
+}
+step::StepRunner& Engine::runner() {
+  return *s_->runner;
+}
+const model::WeightSource& Engine::source() const {
+  return *s_->source;
+}
+const EngineOptions& Engine::options() const {
+  return s_->options;
+}
 
 // The state of one Generate.
 struct Engine::Run {
@@ -60,8 +72,8 @@ struct Engine::Run {
     sequence.num_output_tokens = static_cast<int32_t>(tokens.size() - request.prompt.size());
   }
 
-  Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options, const tokenizer::Tokenizer& tokenizer,
-      spec::Gate* gate_of_drafter)
+  Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options,
+      const tokenizer::Tokenizer& tokenizer, spec::Gate* gate_of_drafter)
       : request(r),
         sampling(s),
         finish(std::move(finish_options)),
@@ -144,9 +156,11 @@ Status Engine::CheckRequest(const Request& request) const {
     if (id < 0 || id >= vocab) return InvalidArgument(fmt::format("prompt token {}: the vocabulary has {}", id, vocab));
   }
   if (static_cast<int>(request.prompt.size()) > s_->options.context) {
-    return InvalidArgument(fmt::format("the prompt has {} tokens, the context {} (--ctx-size)", request.prompt.size(), s_->options.context));
+    return InvalidArgument(fmt::format("the prompt has {} tokens, the context {} (--ctx-size)", request.prompt.size(),
+                                       s_->options.context));
   }
-  if (request.max_tokens < -1) return InvalidArgument(fmt::format("-n {}: must be -1 (no limit) or more", request.max_tokens));
+  if (request.max_tokens < -1)
+    return InvalidArgument(fmt::format("-n {}: must be -1 (no limit) or more", request.max_tokens));
   return OkStatus();
 }
 
@@ -157,7 +171,6 @@ Status Engine::EnsurePages(int num_tokens) {
             s_->runner->page_table(kSequence) + before);
   return OkStatus();
 }
-
 
 Status Engine::StepFailure(int logits_idx) const {
   const int layer = s_->runner->output().bad_layer[logits_idx];
@@ -318,7 +331,8 @@ Status Engine::Prefill(std::span<const int32_t> tokens) {
   for (size_t at = 0; at < tokens.size();) {
     const size_t n = std::min(static_cast<size_t>(s_->options.prefill_chunk), tokens.size() - at);
     step::StepInput& in = s_->runner->input();
-    step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false, s_->runner->pages_per_sequence());
+    step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false,
+                     s_->runner->pages_per_sequence());
     in.sequences[0].sampling = {};
     LS_RETURN_IF_ERROR(s_->runner->Run());
     at += n;

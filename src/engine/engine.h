@@ -37,7 +37,7 @@ struct EngineOptions {
   int context = 0;             // 0: min(what the model was trained for, 4096)
   int prefill_chunk = 512;     // prompt tokens a step
   DType kv_dtype = DType::kF16;
-  double timeout_secs = 30;    // a rank waits this long for another
+  double timeout_secs = 30;  // a rank waits this long for another
 };
 
 class Engine {

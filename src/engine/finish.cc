@@ -96,8 +96,7 @@ bool FinishTracker::PushByte(char byte) {
     }
   }
   if (complete != nullptr) {
-    // The match lies wholly in the held text: it was the partial match of its own pattern until
-    // now.
+    // The match lies wholly in the held text: it was the partial match of its own pattern until now.
     held_.resize(held_.size() - complete->stop.size());
     matched_stop_ = complete->stop;
     return true;

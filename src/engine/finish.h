@@ -1,14 +1,13 @@
 // When a request's text ends, decided one token at a time, and which text may already be shown.
 //
-// A round may emit many tokens, a plain step one. Both push them here one by one and stop at the
-// first verdict, so they agree on the reason, the tokens counted and the text by construction. At
-// one token, a stop wins over a limit.
+// A round may emit many tokens, a plain step one. Both push them here one by one and stop at the first verdict, so they
+// agree on the reason, the tokens counted and the text by construction. At one token, a stop wins over a limit.
 //
 // An eos or stop id counts as a completion token; its text is not part of the answer.
 //
-// A stop string is matched over bytes, across tokens; the text ends before the match, and what the
-// token holds after it is dropped. The match that is complete first wins, of several complete at
-// the same byte the longest, so the cut does not depend on how the text was split into tokens.
+// A stop string is matched over bytes, across tokens; the text ends before the match, and what the token holds after it
+// is dropped. The match that is complete first wins, of several complete at the same byte the longest, so the cut does
+// not depend on how the text was split into tokens.
 //
 // A limit (max_tokens, or the context is full) ends the text after that token's text.
 //
@@ -29,8 +28,7 @@
 
 namespace lockstep::engine {
 
-// Stop strings a request may have. The OpenAI interface takes 4; agents send more. Bounds the cost
-// of a byte.
+// Stop strings a request may have. The OpenAI interface takes 4; agents send more. Bounds the cost of a byte.
 inline constexpr int kMaxStopStrings = 16;
 // Bytes of a stop string. Bounds the text that is held back.
 inline constexpr int kMaxStopBytes = 1024;
@@ -59,16 +57,14 @@ struct Verdict {
 
 class FinishTracker {
  public:
-  // Options as validated. With max_tokens or context_room 0 the request is finished before its
-  // first token.
+  // Options as validated. With max_tokens or context_room 0 the request is finished before its first token.
   explicit FinishTracker(FinishOptions options);
 
-  // Takes the next token and its text. After a finished verdict it takes nothing more and repeats
-  // the verdict, so a caller that pushes the rest of a round by mistake adds no token and no text.
+  // Takes the next token and its text. After a finished verdict it takes nothing more and repeats the verdict, so a
+  // caller that pushes the rest of a round by mistake adds no token and no text.
   Verdict Push(int32_t token, std::string_view piece_text);
 
-  // The text that became certain since the last call; at the end, all that is left. Joined, the
-  // calls give text().
+  // The text that became certain since the last call; at the end, all that is left. Joined, the calls give text().
   std::string TakeText();
 
   const Verdict& verdict() const { return verdict_; }

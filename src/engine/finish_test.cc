@@ -19,8 +19,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// The engine's emit loop: rounds of the given sizes (the last repeats), the stream read after each
-// round.
+// The engine's emit loop: rounds of the given sizes (the last repeats), the stream read after each round.
 Outcome Generate(const FinishOptions& options, const Pieces& pieces, const std::vector<int>& run_sizes) {
   EXPECT_TRUE(ValidateFinish(options, 100000).ok());
   FinishTracker tracker(options);
@@ -48,8 +47,7 @@ FinishOptions Options(int64_t max_tokens) {
   return options;
 }
 
-// Case A1: the accepted run [10, 11, STOP, 20, 21, 22] with max_tokens 5, the stop at each place,
-// as text, id and eos.
+// Case A1: the accepted run [10, 11, STOP, 20, 21, 22] with max_tokens 5, the stop at each place, as text, id and eos.
 TEST(Finish, CaseA1AStopInsideARunThatCrossesTheLimit) {
   for (int where : {0, 2, 4, 5}) {
     for (int kind = 0; kind < 3; ++kind) {
@@ -114,8 +112,7 @@ TEST(Finish, CaseF1TheStartOfAStopStringIsHeldBack) {
   EXPECT_EQ(other.Push(1, "HX"), (Verdict{true, FinishReason::kLength}));
   EXPECT_EQ(other.TakeText(), "DEFGHX");
 
-  // Held text is flushed when a limit, an eos or a stop id ends the text in the middle of a
-  // possible stop.
+  // Held text is flushed when a limit, an eos or a stop id ends the text in the middle of a possible stop.
   options.eos_ids = {9};
   FinishTracker third(options);
   third.Push(1, "xDEF");
@@ -139,8 +136,7 @@ TEST(Finish, StopStringsThatOverlap) {
   EXPECT_EQ(text({"aab"}, {{1, "aaa"}, {1, "ab"}}),
             "aa|aab");  // the match starts inside a failed one
   EXPECT_EQ(text({"abab!"}, {{1, "ababab!"}}), "ab|abab!");
-  // A stop that begins in the middle of a token, ends in the middle of another and holds multi-byte
-  // characters.
+  // A stop that begins in the middle of a token, ends in the middle of another and holds multi-byte characters.
   EXPECT_EQ(text({"\xc3\xa9n\xf0\x9f\x98\x80"}, {{1, "caf\xc3\xa9"}, {2, "n"}, {3, "\xf0\x9f\x98\x80 tail"}}),
             "caf|\xc3\xa9n\xf0\x9f\x98\x80");
   EXPECT_EQ(text({"\xc3\xa9n"}, {{1, "caf\xc3"}, {2, "\xa9"}, {3, "m"}}), "caf\xc3\xa9m|");
@@ -185,8 +181,7 @@ TEST(Finish, BadOptionsAreNamed) {
   EXPECT_NE(text([](O& o) { o.context_room = -7; }).find("7 tokens too long"), std::string::npos);
 }
 
-// Brute force over the whole text: the first byte at which any stop string ends, and the longest
-// one there.
+// Brute force over the whole text: the first byte at which any stop string ends, and the longest one there.
 std::string SlowText(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

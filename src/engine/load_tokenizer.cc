@@ -3,7 +3,9 @@
 namespace lockstep::engine {
 namespace {
 
-std::vector<std::string> Owned(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+std::vector<std::string> Owned(const std::vector<std::string_view>& views) {
+  return {views.begin(), views.end()};
+}
 
 // A key that may be absent but not of another type.
 Status OptionalId(const model::GgufFile& file, std::string_view key, int32_t* id) {

@@ -53,12 +53,12 @@ struct Request {
 struct DecodeStats {
   double time_to_first_token_secs = 0;
   double decode_secs = 0;
-  int64_t plain_steps = 0;          // steps of one row
-  double plain_secs = 0;            // in them
-  int64_t rounds = 0;               // rounds with draft rows
-  int64_t tokens_of_rounds = 0;     // that they emitted
-  double verify_secs = 0;           // their steps
-  double draft_secs = 0;            // proposing, misses included
+  int64_t plain_steps = 0;       // steps of one row
+  double plain_secs = 0;         // in them
+  int64_t rounds = 0;            // rounds with draft rows
+  int64_t tokens_of_rounds = 0;  // that they emitted
+  double verify_secs = 0;        // their steps
+  double draft_secs = 0;         // proposing, misses included
   int64_t draft_rows = 0;
   int64_t accepted_rows = 0;
   struct WidthCount {
@@ -66,7 +66,7 @@ struct DecodeStats {
   };
   std::array<WidthCount, step::kMaxTreeRows + 1> by_width{};  // draft rows by the width of their round
 
-  int64_t decoded_tokens = 0;       // after the first token
+  int64_t decoded_tokens = 0;  // after the first token
 
   double decode_tokens_per_second() const { return decode_secs > 0 ? double(decoded_tokens) / decode_secs : 0; }
   double accept_length() const { return rounds == 0 ? 1.0 : double(tokens_of_rounds) / double(rounds); }

@@ -1,5 +1,4 @@
-// Every fast kernel against its definition in ref/, bit for bit, on every instruction set that this
-// machine has.
+// Every fast kernel against its definition in ref/, bit for bit, on every instruction set that this machine has.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -44,8 +43,7 @@ class Kernels : public testing::TestWithParam<const CpuKernels*> {
 INSTANTIATE_TEST_SUITE_P(Isa, Kernels, testing::ValuesIn(Tables()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b,
-                    const std::string& what) {
+void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
@@ -56,14 +54,9 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b,
 // Rows of int8 activations with the strides that the step uses.
 struct QuantBuffer {
   QuantBuffer(int rows, int k)
-      : blocks((k + 31) / 32),
-        q(rows * blocks * 32),
-        scale(rows * blocks),
-        scaled(rows * blocks),
-        sum(rows * blocks) {}
+      : blocks((k + 31) / 32), q(rows * blocks * 32), scale(rows * blocks), scaled(rows * blocks), sum(rows * blocks) {}
   QuantRows View() {
-    return {q.data(), scale.data(), sum.data(), scaled.data(), static_cast<int64_t>(blocks) * 32,
-            blocks};
+    return {q.data(), scale.data(), sum.data(), scaled.data(), static_cast<int64_t>(blocks) * 32, blocks};
   }
   int blocks;
   std::vector<int8_t> q;
@@ -73,8 +66,7 @@ struct QuantBuffer {
 
 std::vector<uint8_t> RandomTensor(DType t, int rows, int cols, std::mt19937& rng) {
   const DTypeInfo info = GetDTypeInfo(t);
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows) * (cols / info.block_elems) *
-                             info.block_bytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(rows) * (cols / info.block_elems) * info.block_bytes);
   for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng());
   // Scales and floats must be finite and moderate; quants may be any bytes, -128 included.
   std::uniform_real_distribution<float> dist(-0.05f, 0.05f);
@@ -119,14 +111,12 @@ float RefDot(DType t, const uint8_t* row, const LeafPlan& plan, const std::vecto
 }
 
 TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
-  for (DType t :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     for (int cols : {32, 288, 576}) {
       const int outputs = 83, max_rows = 13;
       std::vector<uint8_t> tensor = RandomTensor(t, outputs, cols, rng);
       std::vector<uint8_t> storage(PackedBytes(t, outputs, cols) + 64);
-      auto* aligned =
-          reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~63ull);
+      auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~63ull);
       PackRequest request{t, tensor.data(), cols, outputs, nullptr, 0, 0, cols};
       Pack(request, aligned, 0, 2);
       PackedMatrix packed = Pack(request, aligned, 2, (outputs + 15) / 16);
@@ -143,8 +133,7 @@ TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
         }
       }
       for (int rows = 1; rows <= max_rows; ++rows) {
-        // Rows in reverse order: a row's result may not depend on where it stands or on its
-        // neighbours.
+        // Rows in reverse order: a row's result may not depend on where it stands or on its neighbours.
         QuantBuffer quant(rows, cols);
         std::vector<float> reversed;
         for (int r = 0; r < rows; ++r) {
@@ -154,21 +143,13 @@ TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
         }
         std::vector<float> out(static_cast<size_t>(rows) * 96, -1.0f);
         QuantRows view = quant.View();
-        MatmulArgs args = {&packed,
-                           0,
-                           packed.num_groups,
-                           &view,
-                           reversed.data(),
-                           cols,
-                           rows,
-                           &plan,
-                           {out.data(), nullptr, nullptr},
-                           96};
+        MatmulArgs args = {
+            &packed, 0, packed.num_groups, &view, reversed.data(), cols, rows, &plan, {out.data(), nullptr, nullptr},
+            96};
         k.matmul(args);
         for (int r = 0; r < rows; ++r) {
           std::vector<float> got(&out[r * 96], &out[r * 96] + outputs);
-          std::vector<float> want(&expected[(rows - 1 - r) * outputs],
-                                  &expected[(rows - 1 - r) * outputs] + outputs);
+          std::vector<float> want(&expected[(rows - 1 - r) * outputs], &expected[(rows - 1 - r) * outputs] + outputs);
           ExpectSameBits(got, want, std::string(DTypeName(t)) + " rows " + std::to_string(rows));
           if (HasFatalFailure()) return;
         }
@@ -217,23 +198,20 @@ TEST_P(Kernels, AddNormSumsPartialsInTreeOrderThenNorms) {
   for (auto& p : partials) pointers.push_back(p.data());
   std::vector<float> summed = x, got_x = x, got(d);
   for (int i = 0; i < d; ++i) {
-    float total =
-        (((partials[0][i] + partials[1][i]) + partials[2][i]) + (partials[3][i] + partials[4][i]));
+    float total = (((partials[0][i] + partials[1][i]) + partials[2][i]) + (partials[3][i] + partials[4][i]));
     summed[i] += total;
   }
-  EXPECT_TRUE(k.add_norm({got_x.data(), pointers.data(), program.merges_after.data(), 5,
-                          weight.data(), 1e-5f, d, got.data()}));
+  EXPECT_TRUE(
+      k.add_norm({got_x.data(), pointers.data(), program.merges_after.data(), 5, weight.data(), 1e-5f, d, got.data()}));
   ExpectSameBits(got_x, summed, "residual");
   ExpectSameBits(got, ref::RmsNorm(summed, weight, 1e-5f), "norm");
   got_x[3] = HUGE_VALF;
-  EXPECT_FALSE(
-      k.add_norm({got_x.data(), nullptr, nullptr, 0, weight.data(), 1e-5f, d, got.data()}));
+  EXPECT_FALSE(k.add_norm({got_x.data(), nullptr, nullptr, 0, weight.data(), 1e-5f, d, got.data()}));
 }
 
 TEST_P(Kernels, RopeAndSiluEqualTheDefinition) {
   for (int dh : {16, 64, 80}) {
-    std::vector<float> heads = Floats(3 * dh), cos = Floats(dh / 2, 1.0f),
-                       sin = Floats(dh / 2, 1.0f);
+    std::vector<float> heads = Floats(3 * dh), cos = Floats(dh / 2, 1.0f), sin = Floats(dh / 2, 1.0f);
     std::vector<float> want = heads;
     for (int h = 0; h < 3; ++h) ref::Rope(&want[h * dh], dh, cos.data(), sin.data());
     k.rope(heads.data(), 3, dh, cos.data(), sin.data());
@@ -264,10 +242,8 @@ TEST_P(Kernels, ExpAndLogEqualTheDefinition) {
 
 TEST_P(Kernels, StoredKvEqualsTheDefinition) {
   std::vector<float> x;
-  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 0x1357)
-    x.push_back(std::bit_cast<float>(bits));
-  for (uint32_t bits = 0x33000000u; bits < 0x38900000u; bits += 0x7ff)
-    x.push_back(-std::bit_cast<float>(bits));
+  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 0x1357) x.push_back(std::bit_cast<float>(bits));
+  for (uint32_t bits = 0x33000000u; bits < 0x38900000u; bits += 0x7ff) x.push_back(-std::bit_cast<float>(bits));
   x.resize(x.size() / 16 * 16);
   std::vector<uint16_t> got(x.size());
   k.store_kv(x.data(), DType::kF16, got.data(), static_cast<int>(x.size()));
@@ -305,8 +281,7 @@ TEST_P(Kernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
           }
           std::vector<float> want;
           for (int h = 0; h < heads; ++h) {
-            auto one = ref::Attention({q.begin() + h * dh, q.begin() + (h + 1) * dh}, keys, values,
-                                      0.125f);
+            auto one = ref::Attention({q.begin() + h * dh, q.begin() + (h + 1) * dh}, keys, values, 0.125f);
             want.insert(want.end(), one.begin(), one.end());
           }
           std::vector<const void*> linear_k, linear_v, tail_k, tail_v;
@@ -322,10 +297,9 @@ TEST_P(Kernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
               tail_v.push_back(&page_v[j * dh * bytes]);
             }
             std::vector<float> got(heads * dh);
-            k.attention({q.data(), heads, dh, 0.125f, kv, linear_k.data(), linear_v.data(),
-                         num_linear, tail_k.data(), tail_v.data(), num_keys, got.data()});
-            ExpectSameBits(got, want,
-                           "keys " + std::to_string(num_keys) + " dh " + std::to_string(dh));
+            k.attention({q.data(), heads, dh, 0.125f, kv, linear_k.data(), linear_v.data(), num_linear, tail_k.data(),
+                         tail_v.data(), num_keys, got.data()});
+            ExpectSameBits(got, want, "keys " + std::to_string(num_keys) + " dh " + std::to_string(dh));
             if (HasFatalFailure()) return;
           }
         }
@@ -369,8 +343,7 @@ TEST(Elementary64, AgreesWithTheMathematicsLibrary) {
 
 TEST(Pack, DequantRowReadsEveryType) {
   std::mt19937 rng(3);
-  for (DType t :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     std::vector<uint8_t> row = RandomTensor(t, 1, 64, rng);
     std::vector<float> got(64);
     DequantRow(t, row.data(), 64, got.data());

@@ -52,8 +52,7 @@ void PackQuantOutput(const PackRequest& q, const uint8_t* file_row, int lane, ui
     uint8_t* out = group + static_cast<int64_t>(b) * layout.quant_bytes + lane * 4;
     if (q.dtype == DType::kQ8_0) {
       for (int i = 0; i < 32; ++i) out[(i / 4) * 64 + i % 4] = quants[i] ^ 0x80;
-    } else {  // the file's byte i holds elements i and i + 16, as ours does: four bytes move
-              // together
+    } else {  // the file's byte i holds elements i and i + 16, as ours does: four bytes move together
       for (int v = 0; v < 4; ++v) std::memcpy(out + v * 64, quants + 4 * v, 4);
     }
     std::memcpy(scales + b * 32 + lane * 2, block, 2);
@@ -64,8 +63,7 @@ void PackQuantOutput(const PackRequest& q, const uint8_t* file_row, int lane, ui
 void PackFloatOutput(const PackRequest& q, const uint8_t* file_row, int lane, uint8_t* group) {
   const int64_t bytes = GetDTypeInfo(q.dtype).block_bytes;
   for (int64_t k = 0; k < q.k_count; ++k) {
-    std::memcpy(group + (k * 16 + lane) * bytes, file_row + (q.k_begin + k) * bytes,
-                static_cast<size_t>(bytes));
+    std::memcpy(group + (k * 16 + lane) * bytes, file_row + (q.k_begin + k) * bytes, static_cast<size_t>(bytes));
   }
 }
 

@@ -13,8 +13,7 @@ Result<KvStore> KvStore::Create(const KvShape& shape) {
   store.shape_ = shape;
   store.row_bytes_ = static_cast<int64_t>(shape.head_dim) * GetDTypeInfo(shape.dtype).block_bytes;
   store.half_bytes_ = store.row_bytes_ * kKvChunk;
-  int64_t bytes = static_cast<int64_t>(shape.num_layers) * shape.num_pages * shape.num_kv_heads * 2 *
-                  store.half_bytes_;
+  int64_t bytes = static_cast<int64_t>(shape.num_layers) * shape.num_pages * shape.num_kv_heads * 2 * store.half_bytes_;
   auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(bytes), "kv cache");
   if (!memory.ok()) return memory.status();
   store.memory_ = std::move(memory).value();

@@ -41,7 +41,8 @@ class KvStore {
 
  private:
   uint8_t* At(int layer, int page, int head) const {
-    return base_ + ((static_cast<int64_t>(layer) * shape_.num_pages + page) * shape_.num_kv_heads + head) * 2 * half_bytes_;
+    return base_ +
+           ((static_cast<int64_t>(layer) * shape_.num_pages + page) * shape_.num_kv_heads + head) * 2 * half_bytes_;
   }
 
   KvShape shape_{};

@@ -14,8 +14,9 @@ PagePool::PagePool(int num_pages) : num_pages_(num_pages) {
 Status PagePool::Grow(int num_tokens, std::vector<int32_t>* table) {
   int needed = CeilDiv(num_tokens, kKvChunk) - static_cast<int>(table->size());
   if (needed > num_free()) {
-    return OutOfMemory(fmt::format("kv cache: {} more pages of {} tokens needed, {} of {} free; a larger --ctx-size helps",
-                                   needed, kKvChunk, num_free(), num_pages_));
+    return OutOfMemory(
+        fmt::format("kv cache: {} more pages of {} tokens needed, {} of {} free; a larger --ctx-size helps", needed,
+                    kKvChunk, num_free(), num_pages_));
   }
   for (int i = 0; i < needed; ++i) {
     table->push_back(free_.back());

@@ -12,10 +12,10 @@ namespace lockstep::model {
 
 struct BatchRow {
   int32_t token;
-  int32_t position;   // keys of the row's path before it
-  int32_t sequence;   // index into the step's sequences
-  int32_t parent;     // row index, or -1: follows the last committed token
-  int32_t slot;       // where its key and value go, in tokens from the start of the sequence's pages
+  int32_t position;  // keys of the row's path before it
+  int32_t sequence;  // index into the step's sequences
+  int32_t parent;    // row index, or -1: follows the last committed token
+  int32_t slot;      // where its key and value go, in tokens from the start of the sequence's pages
   int32_t wants_logits;
 };
 

@@ -11,8 +11,8 @@
 namespace lockstep::model {
 namespace {
 
-// Upper limits: several times the largest published dense models, and small enough that every
-// product of three of them stays far below 2^63.
+// Upper limits: several times the largest published dense models, and small enough that every product of three of them
+// stays far below 2^63.
 constexpr uint64_t kMaxLayers = 1024;
 constexpr uint64_t kMaxHidden = 1 << 17;
 constexpr uint64_t kMaxFfn = 1 << 20;
@@ -39,12 +39,10 @@ class KeyReader {
     uint64_t x = 0;
     if (file_.NumElems(key) > 0) {
       LS_ASSIGN_OR_RETURN(std::vector<int32_t> per_layer, file_.GetInts(key));
-      if (std::any_of(per_layer.begin(), per_layer.end(),
-                      [&](int32_t v) { return v != per_layer[0]; })) {
+      if (std::any_of(per_layer.begin(), per_layer.end(), [&](int32_t v) { return v != per_layer[0]; })) {
         return Unsupported(fmt::format("{}: key {}: differs between layers", file_.path(), key));
       }
-      if (per_layer[0] < 1)
-        return Bad(suffix, fmt::format("{} is not in 1 to {}", per_layer[0], max));
+      if (per_layer[0] < 1) return Bad(suffix, fmt::format("{} is not in 1 to {}", per_layer[0], max));
       x = static_cast<uint64_t>(per_layer[0]);
     } else {
       LS_ASSIGN_OR_RETURN(x, file_.GetUint(key));
@@ -81,24 +79,23 @@ Status ReadHeads(const GgufFile& file, const KeyReader& keys, ModelConfig* c) {
     LS_RETURN_IF_ERROR(keys.Count("attention.key_length", kMaxHeadDim, &c->head_dim));
   } else {
     if (c->hidden % c->num_heads != 0) {
-      return keys.Bad("attention.head_count", fmt::format("{} does not divide embedding_length {}",
-                                                          c->num_heads, c->hidden));
+      return keys.Bad("attention.head_count",
+                      fmt::format("{} does not divide embedding_length {}", c->num_heads, c->hidden));
     }
     c->head_dim = c->hidden / c->num_heads;
   }
   if (c->head_dim % 2 != 0 || c->head_dim > kMaxHeadDim) {
-    return keys.Bad(
-        keys.Has("attention.key_length") ? "attention.key_length" : "attention.head_count",
-        fmt::format("head dimension {} is not even and at most {}", c->head_dim, kMaxHeadDim));
+    return keys.Bad(keys.Has("attention.key_length") ? "attention.key_length" : "attention.head_count",
+                    fmt::format("head dimension {} is not even and at most {}", c->head_dim, kMaxHeadDim));
   }
   uint32_t value_dim = c->head_dim, rope_dims = c->head_dim;
   LS_RETURN_IF_ERROR(keys.OptionalCount("attention.value_length", kMaxHeadDim, &value_dim));
   LS_RETURN_IF_ERROR(keys.OptionalCount("rope.dimension_count", kMaxHeadDim, &rope_dims));
   if (value_dim != c->head_dim || rope_dims != c->head_dim) {
-    return Unsupported(fmt::format(
-        "{}: key {}: {} differs from the head dimension {}", file.path(),
-        keys.Key(value_dim != c->head_dim ? "attention.value_length" : "rope.dimension_count"),
-        value_dim != c->head_dim ? value_dim : rope_dims, c->head_dim));
+    return Unsupported(
+        fmt::format("{}: key {}: {} differs from the head dimension {}", file.path(),
+                    keys.Key(value_dim != c->head_dim ? "attention.value_length" : "rope.dimension_count"),
+                    value_dim != c->head_dim ? value_dim : rope_dims, c->head_dim));
   }
   return OkStatus();
 }
@@ -106,12 +103,11 @@ Status ReadHeads(const GgufFile& file, const KeyReader& keys, ModelConfig* c) {
 // rope_freqs.weight: [Dh / 2] divisors of the frequencies, as the converters write it for Llama 3.
 Status ReadFreqFactors(const GgufFile& file, const GgufTensor& t, ModelConfig* c) {
   if (t.type->dtype != DType::kF32 || t.shape != std::vector<uint64_t>{c->head_dim / 2}) {
-    return CorruptFile(fmt::format("{}: tensor {}: {} [{}], F32 [{}] expected", file.path(), t.name,
-                                   t.type->name, fmt::join(t.shape, ", "), c->head_dim / 2));
+    return CorruptFile(fmt::format("{}: tensor {}: {} [{}], F32 [{}] expected", file.path(), t.name, t.type->name,
+                                   fmt::join(t.shape, ", "), c->head_dim / 2));
   }
   if (c->rope_scaling != RopeScaling::kNone) {
-    return Unsupported(
-        fmt::format("{}: tensor {}: beside linear rope scaling", file.path(), t.name));
+    return Unsupported(fmt::format("{}: tensor {}: beside linear rope scaling", file.path(), t.name));
   }
   c->rope_scaling = RopeScaling::kFreqFactors;
   c->rope_freq_factors.resize(c->head_dim / 2);
@@ -126,8 +122,7 @@ Status ReadFreqFactors(const GgufFile& file, const GgufTensor& t, ModelConfig* c
 }
 
 Status ReadRope(const GgufFile& file, const KeyReader& keys, ModelConfig* c) {
-  if (keys.Has("rope.freq_base"))
-    LS_RETURN_IF_ERROR(keys.Positive("rope.freq_base", 1e12, &c->rope_theta));
+  if (keys.Has("rope.freq_base")) LS_RETURN_IF_ERROR(keys.Positive("rope.freq_base", 1e12, &c->rope_theta));
   std::string type = "linear";  // what a factor without a type means
   if (keys.Has("rope.scaling.type")) {
     LS_ASSIGN_OR_RETURN(type, file.GetString(keys.Key("rope.scaling.type")));
@@ -158,18 +153,17 @@ Status ReadVocab(const GgufFile& file, const KeyReader& keys, ModelConfig* c) {
     vocab = stated;
   } else if (vocab == 0) {
     const GgufTensor* embedding = file.Find("token_embd.weight");
-    if (!embedding)
-      return NotFound(fmt::format("{}: key {}: missing", file.path(), keys.Key("vocab_size")));
+    if (!embedding) return NotFound(fmt::format("{}: key {}: missing", file.path(), keys.Key("vocab_size")));
     vocab = embedding->shape[0];
     source = "token_embd.weight";
   }
   if (vocab < 1 || vocab > kMaxVocab) {
-    return CorruptFile(fmt::format("{}: {}: vocabulary of {} is not in 1 to {}", file.path(),
-                                   source, vocab, kMaxVocab));
+    return CorruptFile(
+        fmt::format("{}: {}: vocabulary of {} is not in 1 to {}", file.path(), source, vocab, kMaxVocab));
   }
   if (num_tokens > vocab) {
-    return CorruptFile(fmt::format("{}: key tokenizer.ggml.tokens: {} tokens, but {} is {}",
-                                   file.path(), num_tokens, keys.Key("vocab_size"), vocab));
+    return CorruptFile(fmt::format("{}: key tokenizer.ggml.tokens: {} tokens, but {} is {}", file.path(), num_tokens,
+                                   keys.Key("vocab_size"), vocab));
   }
   c->vocab = static_cast<uint32_t>(vocab);
   return OkStatus();
@@ -181,8 +175,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   ModelConfig c;
   LS_ASSIGN_OR_RETURN(c.arch, file.GetString("general.architecture"));
   if (c.arch != "llama") {
-    return Unsupported(fmt::format("{}: key general.architecture: {} is not built (built: {})",
-                                   file.path(), GgufFile::Shown(c.arch), kSupported));
+    return Unsupported(fmt::format("{}: key general.architecture: {} is not built (built: {})", file.path(),
+                                   GgufFile::Shown(c.arch), kSupported));
   }
   if (file.Has("general.name")) {
     LS_ASSIGN_OR_RETURN(c.name, file.GetString("general.name"));
@@ -191,8 +185,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   if (keys.Has("expert_count")) {
     LS_ASSIGN_OR_RETURN(uint64_t experts, file.GetUint(keys.Key("expert_count")));
     if (experts > 0) {
-      return Unsupported(fmt::format("{}: key {}: {} experts; mixtures are not built for llama",
-                                     file.path(), keys.Key("expert_count"), experts));
+      return Unsupported(fmt::format("{}: key {}: {} experts; mixtures are not built for llama", file.path(),
+                                     keys.Key("expert_count"), experts));
     }
   }
   LS_RETURN_IF_ERROR(keys.Count("block_count", kMaxLayers, &c.num_layers));

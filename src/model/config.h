@@ -1,10 +1,10 @@
 // What a model is: its sizes and constants, read from the model file and checked.
 //
-// Shapes:  the letters of docs/glossary.md: D hidden, F ffn, H query heads, K kv heads, Dh head
-// dim, V vocab Errors:  kNotFound     a key or tensor that the architecture needs is missing
+// Shapes:  the letters of docs/glossary.md: D hidden, F ffn, H query heads, K kv heads, Dh head dim, V vocab
+// Errors:  kNotFound     a key or tensor that the architecture needs is missing
 //          kCorruptFile  a value is out of range or a tensor has another shape than the config says
-//          kUnsupported  an architecture or variant that is not built; the text names it and what
-//          is Each text names the file, the key or tensor, and the value.
+//          kUnsupported  an architecture or variant that is not built; the text names it and what is
+//          Each text names the file, the key or tensor, and the value.
 // Threads: values and pure functions
 // Source:  the key and tensor names of the GGUF specification for llama models
 #pragma once
@@ -48,13 +48,12 @@ struct ModelConfig {
 // The config of a file. Reads keys and shapes only, and rope_freqs.weight if there.
 Result<ModelConfig> ConfigFromGguf(const GgufFile& file);
 
-// Every tensor that `config` needs is there with its exact shape; logs one warning that lists the
-// tensors nobody reads. A bias is refused: without it the model would run and answer wrongly.
+// Every tensor that `config` needs is there with its exact shape; logs one warning that lists the tensors nobody reads.
+// A bias is refused: without it the model would run and answer wrongly.
 Status CheckTensors(const GgufFile& file, const ModelConfig& config);
 
-// 16 hex digits that stay the same for the same config and weights, split or not, under any file
-// name: a hash of the config's sizes, of every tensor's name, type and shape, and of some bytes of
-// each. Not a defence against forgery.
+// 16 hex digits that stay the same for the same config and weights, split or not, under any file name: a hash of the
+// config's sizes, of every tensor's name, type and shape, and of some bytes of each. Not a defence against forgery.
 std::string Fingerprint(const GgufFile& file, const ModelConfig& config);
 
 // Bytes of keys and values that one position takes in all layers, for elements of `elem_bytes`.

@@ -69,8 +69,7 @@ std::string InspectJson(const GgufFile& file, const InspectOptions& options) {
   if (!config.ok()) out["config_error"] = config.status().message();
   Json tensors = Json::array();
   for (const GgufTensor& t : file.tensors()) {
-    tensors.push_back(
-        {{"name", t.name}, {"type", t.type->name}, {"shape", t.shape}, {"bytes", t.bytes}});
+    tensors.push_back({{"name", t.name}, {"type", t.type->name}, {"shape", t.shape}, {"bytes", t.bytes}});
   }
   out["tensors"] = std::move(tensors);
   out["tokenizer"] = {{"model", StringOrNull(file, "tokenizer.ggml.model")},
@@ -94,10 +93,9 @@ std::string InspectText(const GgufFile& file, const InspectOptions& options) {
     auto value = file.GetString(key);
     return value.ok() ? GgufFile::Shown(*value) : std::string("-");
   };
-  std::string out = fmt::format(
-      "file       {}\nformat     GGUF v{}{}\narch       {}\nname       {}\n", file.path(),
-      file.version(), file.num_parts() > 1 ? fmt::format(", {} parts", file.num_parts()) : "",
-      text("general.architecture"), text("general.name"));
+  std::string out = fmt::format("file       {}\nformat     GGUF v{}{}\narch       {}\nname       {}\n", file.path(),
+                                file.version(), file.num_parts() > 1 ? fmt::format(", {} parts", file.num_parts()) : "",
+                                text("general.architecture"), text("general.name"));
   auto config = ConfigFromGguf(file);
   if (config.ok()) {
     const ModelConfig& c = *config;
@@ -105,17 +103,16 @@ std::string InspectText(const GgufFile& file, const InspectOptions& options) {
         "sizes      {} layers, D {}, F {}, H {}, K {}, Dh {}, V {}, context {}\n"
         "numbers    norm eps {}, rope theta {}, scaling {}{}\n"
         "head       {}\nkv         {} a token ({} bytes an element)\nprint      {}\n",
-        c.num_layers, c.hidden, c.ffn, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab,
-        c.context_length, c.rms_norm_eps, c.rope_theta, ScalingName(c.rope_scaling),
+        c.num_layers, c.hidden, c.ffn, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab, c.context_length,
+        c.rms_norm_eps, c.rope_theta, ScalingName(c.rope_scaling),
         c.rope_scaling == RopeScaling::kLinear ? fmt::format(" {}", c.rope_factor) : "",
         c.tied_embeddings ? "the embedding (tied)" : "output.weight",
-        HumanBytes(KvBytesPerToken(c, options.kv_elem_bytes)), options.kv_elem_bytes,
-        Fingerprint(file, c));
+        HumanBytes(KvBytesPerToken(c, options.kv_elem_bytes)), options.kv_elem_bytes, Fingerprint(file, c));
   } else {
     out += fmt::format("config     none: {}\n", config.status().message());
   }
-  out += fmt::format("tokenizer  {}, pre {}, {} tokens\n", text("tokenizer.ggml.model"),
-                     text("tokenizer.ggml.pre"), file.NumElems("tokenizer.ggml.tokens"));
+  out += fmt::format("tokenizer  {}, pre {}, {} tokens\n", text("tokenizer.ggml.model"), text("tokenizer.ggml.pre"),
+                     file.NumElems("tokenizer.ggml.tokens"));
   uint64_t total_bytes = 0;
   for (const GgufTensor& t : file.tensors()) total_bytes += t.bytes;
   out += fmt::format("tensors    {}, {}\n", file.tensors().size(), HumanBytes(total_bytes));

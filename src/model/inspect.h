@@ -1,9 +1,9 @@
-// What `lockstep inspect` prints about a model file: also for architectures and tensor types that
-// are not built, and for files with a vocabulary only.
+// What `lockstep inspect` prints about a model file: also for architectures and tensor types that are not built, and
+// for files with a vocabulary only.
 //
 // Units:   bytes; kv_bytes_per_token in bytes for all layers
-// Errors:  those of gguf.h; a file whose config cannot be read is shown with config null and
-// config_error Threads: pure functions
+// Errors:  those of gguf.h; a file whose config cannot be read is shown with config null and config_error
+// Threads: pure functions
 #pragma once
 
 #include <functional>
@@ -22,15 +22,12 @@ struct InspectOptions {
   std::function<std::string(const ModelConfig&)> shards_json;
 };
 
-// {path, format, arch, config, tensors:[{name, type, shape, bytes}], tokenizer:{model, pre, vocab},
-// shards,
-//  kv_bytes_per_token}, and fingerprint or config_error. Text that is not UTF-8 appears with
-//  U+FFFD.
+// {path, format, arch, config, tensors:[{name, type, shape, bytes}], tokenizer:{model, pre, vocab}, shards,
+//  kv_bytes_per_token}, and fingerprint or config_error. Text that is not UTF-8 appears with U+FFFD.
 Result<std::string> InspectJson(const std::string& path, const InspectOptions& options = {});
 std::string InspectJson(const GgufFile& file, const InspectOptions& options = {});
 
-// The same as a table for a person. Names from the file are escaped: no control character reaches
-// the terminal.
+// The same as a table for a person. Names from the file are escaped: no control character reaches the terminal.
 Result<std::string> InspectText(const std::string& path, const InspectOptions& options = {});
 std::string InspectText(const GgufFile& file, const InspectOptions& options = {});
 

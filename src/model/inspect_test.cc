@@ -21,8 +21,7 @@ Json Inspect(const std::string& name, const InspectOptions& options = {}) {
 
 TEST(Inspect, HasTheKeysOfTheContract) {
   Json out = Inspect("model_ok.gguf");
-  for (const char* key : {"path", "format", "arch", "config", "tensors", "tokenizer", "shards",
-                          "kv_bytes_per_token"}) {
+  for (const char* key : {"path", "format", "arch", "config", "tensors", "tokenizer", "shards", "kv_bytes_per_token"}) {
     EXPECT_TRUE(out.contains(key)) << key;
   }
   EXPECT_EQ(out["format"], "gguf");
@@ -61,9 +60,7 @@ TEST(Inspect, ShowsAFileWithAVocabularyOnly) {
 
 TEST(Inspect, TakesShardsFromTheCaller) {
   InspectOptions options;
-  options.shards_json = [](const ModelConfig& c) {
-    return "{\"1\": " + std::to_string(c.hidden) + "}";
-  };
+  options.shards_json = [](const ModelConfig& c) { return "{\"1\": " + std::to_string(c.hidden) + "}"; };
   EXPECT_EQ(Inspect("model_ok.gguf", options)["shards"]["1"], 8);
   options.shards_json = [](const ModelConfig&) { return std::string("{"); };
   EXPECT_TRUE(Inspect("model_ok.gguf", options)["shards"].is_null());

@@ -17,17 +17,16 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
   const int dh = static_cast<int>(c.head_dim), heads = static_cast<int>(c.num_heads);
   const int ffn = static_cast<int>(c.ffn);
   const int per_unit = kBlock / std::gcd(dh, kBlock);
-  ShardPlan plan = {world_size, per_unit, CanonicalTree(CeilDiv(heads, per_unit)),
-                    CanonicalTree(CeilDiv(ffn, kBlock)), {}};
+  ShardPlan plan = {
+      world_size, per_unit, CanonicalTree(CeilDiv(heads, per_unit)), CanonicalTree(CeilDiv(ffn, kBlock)), {}};
   auto attention = plan.attention_tree.Share(world_size);
   if (!attention.ok()) {
-    return InvalidArgument(fmt::format("{} query heads of {} elements are {} pieces", heads, dh,
-                                       plan.attention_tree.leaves().size()));
+    return InvalidArgument(
+        fmt::format("{} query heads of {} elements are {} pieces", heads, dh, plan.attention_tree.leaves().size()));
   }
   auto mlp = plan.mlp_tree.Share(world_size);
   if (!mlp.ok()) {
-    return InvalidArgument(
-        fmt::format("an ffn of {} elements is {} pieces", ffn, plan.mlp_tree.leaves().size()));
+    return InvalidArgument(fmt::format("an ffn of {} elements is {} pieces", ffn, plan.mlp_tree.leaves().size()));
   }
   const int group = static_cast<int>(c.num_heads / c.num_kv_heads);
   const int vocab = static_cast<int>(c.vocab), vocab_groups = CeilDiv(vocab, 16);
@@ -35,8 +34,7 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
     RankShard shard;
     shard.attention = (*attention)[r];
     shard.mlp = (*mlp)[r];
-    shard.q_heads = {shard.attention.units.begin * per_unit,
-                     std::min(heads, shard.attention.units.end * per_unit)};
+    shard.q_heads = {shard.attention.units.begin * per_unit, std::min(heads, shard.attention.units.end * per_unit)};
     shard.kv_heads = {shard.q_heads.begin / group, CeilDiv(shard.q_heads.end, group)};
     shard.ffn = {shard.mlp.units.begin * kBlock, std::min(ffn, shard.mlp.units.end * kBlock)};
     shard.vocab = {std::min(vocab, vocab_groups * r / world_size * 16),
@@ -63,8 +61,7 @@ Result<ShardPlan> MakeShardPlan(const ModelConfig& config, int world_size) {
     return InvalidArgument(fmt::format("--tp {}: {}; this model can be cut for --tp {}", world_size,
                                        plan.status().message(), SupportedWorldSizes(config)));
   }
-  return InvalidArgument(
-      fmt::format("--tp {}: must be one of {}", world_size, SupportedWorldSizes(config)));
+  return InvalidArgument(fmt::format("--tp {}: must be one of {}", world_size, SupportedWorldSizes(config)));
 }
 
 }  // namespace lockstep::model

@@ -21,10 +21,10 @@ namespace lockstep::model {
 struct RankShard {
   UnitRange q_heads;
   UnitRange kv_heads;
-  UnitRange ffn;         // elements of F
-  UnitRange vocab;       // rows; begins at a multiple of 16
-  TreeShare attention;   // in units of head groups
-  TreeShare mlp;         // in units of 32 elements of F
+  UnitRange ffn;        // elements of F
+  UnitRange vocab;      // rows; begins at a multiple of 16
+  TreeShare attention;  // in units of head groups
+  TreeShare mlp;        // in units of 32 elements of F
 };
 
 struct ShardPlan {

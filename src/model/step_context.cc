@@ -4,12 +4,16 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "comm/group.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/pack.h"
+#include "model/config.h"
+#include "model/shard.h"
+#include "model/weights.h"
 
 namespace lockstep::model {
 
-Activations::Activations(int rows, int cols)
-    : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
+Activations::Activations(int rows, int cols) : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
   f32.assign(static_cast<size_t>(rows * ld), 0.0f);
   q.assign(static_cast<size_t>(rows * ld), 0);
   scale.assign(static_cast<size_t>(rows * ld_block), 0.0f);
@@ -41,7 +45,8 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   bad_layer.assign(static_cast<size_t>(max_rows), -1);
 }
 
-StepContext::StepContext(const StepContextOptions& options) : o_(options) {
+StepContext::StepContext(const StepContextOptions& options)
+    : o_(options), shard_(&o_.plan->ranks[static_cast<size_t>(o_.member->rank())]) {
   const int widest = static_cast<int>(std::max({o_.team->ld_x, o_.team->ld_q, o_.team->ld_ffn}));
   mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
   mine_ = Activations(kPrivateRows, widest);
@@ -61,7 +66,17 @@ void StepContext::Begin(const StepView& view) {
   }
 }
 
-GroupRange StepContext::NormRows() const { return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows); }
+GroupRange StepContext::MyPart(int count) const {
+  return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank());
+}
+
+bool StepContext::SyncRank() {
+  return o_.member->SyncRank(comm::SyncOp::kBarrier);
+}
+
+GroupRange StepContext::NormRows() const {
+  return private_ ? GroupRange{0, view_.num_rows} : MyPart(view_.num_rows);
+}
 
 void StepContext::Embed() {
   const TensorRef& e = o_.weights->embedding;
@@ -190,8 +205,16 @@ void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
   Activations& in = c.input();
   kernels::QuantRows quant = in.Quant();
   GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
-                      {out, nullptr, nullptr}, ld_out});
+  c.kernels().matmul({&weight,
+                      groups.begin,
+                      groups.end,
+                      &quant,
+                      in.f32.data(),
+                      in.ld,
+                      c.input_rows(),
+                      &plan,
+                      {out, nullptr, nullptr},
+                      ld_out});
 }
 
 void RowLinear::Run(StepContext& c) const {
@@ -200,8 +223,16 @@ void RowLinear::Run(StepContext& c) const {
   Activations& in = c.input();
   kernels::QuantRows quant = in.Quant();
   GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight, groups.begin, groups.end, &quant, in.f32.data(), in.ld, c.input_rows(), &plan,
-                      {call.mine[0], call.mine[1], call.mine[2]}, c.team().ld_x});
+  c.kernels().matmul({&weight,
+                      groups.begin,
+                      groups.end,
+                      &quant,
+                      in.f32.data(),
+                      in.ld,
+                      c.input_rows(),
+                      &plan,
+                      {call.mine[0], call.mine[1], call.mine[2]},
+                      c.team().ld_x});
 }
 
 }  // namespace lockstep::model

@@ -12,17 +12,28 @@
 #include <vector>
 
 #include "comm/cpu_shared.h"
-#include "comm/group.h"
-#include "kernels/cpu/kernels.h"
-#include "kv/kv_store.h"
 #include "model/batch.h"
-#include "model/config.h"
-#include "model/rope_table.h"
-#include "model/shard.h"
-#include "model/weights.h"
 #include "trace/step_breakdown.h"
 
+namespace lockstep::comm {
+class Member;
+}
+namespace lockstep::kernels {
+struct CpuKernels;
+struct QuantRows;
+}  // namespace lockstep::kernels
+namespace lockstep::kv {
+class KvStore;
+}
+
 namespace lockstep::model {
+
+struct GroupRange;
+struct ModelConfig;
+struct RankShard;
+class RankWeights;
+struct RopeTable;
+struct ShardPlan;
 
 // Rows up to this many are normed and quantised by every thread for itself, which is cheaper than a barrier.
 inline constexpr int kPrivateRows = 4;
@@ -46,12 +57,12 @@ struct TeamBuffers {
   TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows);
 
   int64_t ld_x, ld_q, ld_kv, ld_ffn;
-  std::vector<float> x;          // [T, D] residual stream
-  Activations normed;            // [T, D]
-  std::vector<float> q, k, v;    // [T, heads of this rank x Dh]
-  Activations attended;          // [T, query heads of this rank x Dh]
-  std::vector<float> gate, up;   // [T, F of this rank]
-  Activations gated;             // [T, F of this rank]
+  std::vector<float> x;            // [T, D] residual stream
+  Activations normed;              // [T, D]
+  std::vector<float> q, k, v;      // [T, heads of this rank x Dh]
+  Activations attended;            // [T, query heads of this rank x Dh]
+  std::vector<float> gate, up;     // [T, F of this rank]
+  Activations gated;               // [T, F of this rank]
   std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
 };
 
@@ -61,10 +72,10 @@ struct StepView {
   int num_rows = 0;
   const BatchSequence* sequences = nullptr;
   int num_sequences = 0;
-  const int32_t* pages = nullptr;  // page table of all sequences
+  const int32_t* pages = nullptr;        // page table of all sequences
   const int32_t* logits_rows = nullptr;  // rows that want logits, ascending
   int num_logits_rows = 0;
-  float* logits = nullptr;         // [num_logits_rows, ld_logits] shared by all ranks
+  float* logits = nullptr;  // [num_logits_rows, ld_logits] shared by all ranks
   int64_t ld_logits = 0;
 };
 
@@ -94,7 +105,7 @@ class StepContext {
   uint64_t num_kernel_calls() const { return num_kernel_calls_; }
   comm::Member& member() { return *o_.member; }
   const ModelConfig& config() const { return *o_.config; }
-  const RankShard& shard() const { return o_.plan->ranks[o_.member->rank()]; }
+  const RankShard& shard() const { return *shard_; }
   const RankWeights& weights() const { return *o_.weights; }
   const RopeTable& rope() const { return *o_.rope; }
   kv::KvStore& kv() { return *o_.kv; }
@@ -106,16 +117,14 @@ class StepContext {
   void Begin(const StepView& view);
 
   // The contiguous part of `count` items that this thread of its rank does.
-  GroupRange MyPart(int count) const {
-    return ThreadGroups(count, o_.member->thread(), o_.member->threads_per_rank());
-  }
-  bool SyncRank() { return o_.member->SyncRank(comm::SyncOp::kBarrier); }
+  GroupRange MyPart(int count) const;
+  bool SyncRank();
 
   // Layers call these; each returns false when the group is poisoned.
   void Embed();
-  bool Norm(const float* weight, int layer);                      // pending sum + residual -> normed rows
-  bool Prepare(Activations& rows, int cols, bool quantise);       // team rows -> what the next matmul reads
-  bool FinalNorm(const float* weight);                            // rows that want logits only, compact
+  bool Norm(const float* weight, int layer);                 // pending sum + residual -> normed rows
+  bool Prepare(Activations& rows, int cols, bool quantise);  // team rows -> what the next matmul reads
+  bool FinalNorm(const float* weight);                       // rows that want logits only, compact
   void OpenSum(const comm::CpuShared::Site& site, comm::CpuShared::Call* call);
   Activations& input() { return *input_; }
   int input_rows() const { return input_rows_; }
@@ -144,6 +153,7 @@ class StepContext {
   void Quantise(const float* x, int cols, Activations& to, int row);
 
   StepContextOptions o_;
+  const RankShard* shard_;
   StepView view_;
   bool private_ = false;
   std::vector<float> mine_x_;

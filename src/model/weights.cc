@@ -50,8 +50,8 @@ class RankWeights::Planner {
       LS_RETURN_IF_ERROR(Norm(name("ffn_norm"), &layer.mlp_norm));
       LS_RETURN_IF_ERROR(Column(name("ffn_gate"), shard_.ffn, &layer.gate));
       LS_RETURN_IF_ERROR(Column(name("ffn_up"), shard_.ffn, &layer.up));
-      LS_RETURN_IF_ERROR(Row(name("ffn_down"), shard_.ffn.begin, shard_.ffn.count(), plan_.mlp_tree,
-                             &RankShard::mlp, kBlock, &layer.down));
+      LS_RETURN_IF_ERROR(Row(name("ffn_down"), shard_.ffn.begin, shard_.ffn.count(), plan_.mlp_tree, &RankShard::mlp,
+                             kBlock, &layer.down));
     }
     LS_RETURN_IF_ERROR(Norm("output_norm.weight", &out_->output_norm));
     return Column(config_.tied_embeddings ? "token_embd.weight" : "output.weight", shard_.vocab, &out_->output);

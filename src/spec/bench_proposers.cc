@@ -45,8 +45,7 @@ void WrongProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   const size_t first = context.tokens.size();
   if (vocab_ < 2 || first >= truth_.size()) return;
   const bool chain = context.budget.shape == ShapeLimit::kChain;
-  // Tree: up to three wrong children at the root, then chains below them; a wrong first token makes
-  // the rest wrong.
+  // Tree: up to three wrong children at the root, then chains below them; a wrong first token makes the rest wrong.
   const int num_children = chain ? 1 : std::min(3, vocab_ - 1);
   for (int i = 0; i < context.budget.max_nodes; ++i) {
     const int parent = i < num_children ? 0 : i + 1 - num_children;

@@ -8,9 +8,8 @@
 
 namespace lockstep::spec {
 
-// Always right, as far as it knows the text. A chain is the true continuation. A tree spends half
-// its nodes on it and the rest on wrong siblings, each placed before the right node, so that every
-// accepted path must be compacted.
+// Always right, as far as it knows the text. A chain is the true continuation. A tree spends half its nodes on it and
+// the rest on wrong siblings, each placed before the right node, so that every accepted path must be compacted.
 class OracleProposer : public Proposer {
  public:
   explicit OracleProposer(int vocab) : vocab_(vocab) {}
@@ -27,8 +26,7 @@ class OracleProposer : public Proposer {
   std::vector<int32_t> truth_;
 };
 
-// Never right: the true token + 1, + 2 .. modulo the vocabulary. Fills its budget as long as it
-// knows what to avoid.
+// Never right: the true token + 1, + 2 .. modulo the vocabulary. Fills its budget as long as it knows what to avoid.
 class WrongProposer : public Proposer {
  public:
   explicit WrongProposer(int vocab) : vocab_(vocab) {}
@@ -44,8 +42,7 @@ class WrongProposer : public Proposer {
   std::vector<int32_t> truth_;
 };
 
-// Uniform tokens, and for a tree uniform parents: a function of (seed, position), the same on every
-// rank.
+// Uniform tokens, and for a tree uniform parents: a function of (seed, position), the same on every rank.
 class RandomProposer : public Proposer {
  public:
   RandomProposer(int vocab, uint64_t seed) : vocab_(vocab), seed_(seed) {}

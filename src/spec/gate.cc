@@ -7,8 +7,8 @@
 namespace lockstep::spec {
 namespace {
 
-// A step that took longer than this many times the estimate was disturbed from outside; it counts
-// as that much only, or one hiccup would close the gate for good.
+// A step that took longer than this many times the estimate was disturbed from outside; it counts as that much only, or
+// one hiccup would close the gate for good.
 constexpr double kOutlier = 3;
 
 void Update(double* estimate, double sample, bool first) {
@@ -58,8 +58,8 @@ void Gate::ReportRound(int width, int num_tokens, double seconds) {
   const bool probe = plain_since_round_ >= probe_after_ && num_rounds_ >= kGateTrialRounds;
   const double plain_rate_tokens = plain_seconds_ > 0 ? seconds / plain_seconds_ : 0;
   if (probe) {
-    // What was true before the pause says little now: a probe that pays reopens the gate at once,
-    // and a lost one doubles the wait.
+    // What was true before the pause says little now: a probe that pays reopens the gate at once, and a lost one
+    // doubles the wait.
     if (num_tokens > kGateMargin * plain_rate_tokens) {
       tokens_per_round_ = num_tokens;
       probe_after_ = kGateFirstProbe;

@@ -14,8 +14,7 @@ struct Totals {
   double seconds = 0;
 };
 
-// Runs the gate against scripted costs until `num_tokens` are out. tokens_at gives what a round at
-// that token emits.
+// Runs the gate against scripted costs until `num_tokens` are out. tokens_at gives what a round at that token emits.
 Totals Simulate(Gate& gate, int64_t num_tokens, double plain, double round, int width,
                 const std::function<int(int64_t)>& tokens_at) {
   Totals t;

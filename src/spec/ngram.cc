@@ -8,8 +8,8 @@ namespace lockstep::spec {
 namespace {
 
 constexpr int kFirstSlots = 256;
-// Tokens compared to see whether the context still continues what was learnt. A rollback or another
-// request differs in its last tokens; comparing all of them would cost O(n) a step.
+// Tokens compared to see whether the context still continues what was learnt. A rollback or another request differs in
+// its last tokens; comparing all of them would cost O(n) a step.
 constexpr int kCheckedTail = 16;
 
 uint64_t Mix(uint64_t h, int32_t token) {
@@ -130,8 +130,7 @@ void NgramProposer::AddContinuation(const Place& place, int max_depth) {
   const float weight = static_cast<float>(place.match);
   int node = 0;
   for (int depth = 0; depth < max_depth; ++depth) {
-    // Past the end of the text a continuation goes on with itself: the text repeats with this
-    // period.
+    // Past the end of the text a continuation goes on with itself: the text repeats with this period.
     const int32_t token = tokens_[place.end + 1 + depth % period];
     if (token < 0 || token >= vocab_) return;
     int last_child = -1;
@@ -151,8 +150,7 @@ void NgramProposer::AddContinuation(const Place& place, int max_depth) {
 }
 
 void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out, std::vector<float>* probability) {
-  // Best-first: the frontier holds the children of chosen nodes. A chain offers only the heaviest
-  // child of its end.
+  // Best-first: the frontier holds the children of chosen nodes. A chain offers only the heaviest child of its end.
   frontier_.clear();
   row_of_.assign(trie_.size(), -1);
   row_of_[0] = 0;
@@ -173,8 +171,7 @@ void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out, std:
   };
   offer_children(0);
   while (out->num_nodes < budget.max_nodes && !frontier_.empty()) {
-    // The likeliest; of equals the one inserted into the trie first. The frontier is short: a scan
-    // beats a heap.
+    // The likeliest; of equals the one inserted into the trie first. The frontier is short: a scan beats a heap.
     auto best = frontier_.begin();
     for (auto it = best + 1; it != frontier_.end(); ++it) {
       const TrieNode &a = trie_[*it], &b = trie_[*best];

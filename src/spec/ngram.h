@@ -1,18 +1,17 @@
 // The n-gram drafter: what followed the last tokens when they occurred before in this request.
 //
-// An index of the request's own tokens: for each of a few lengths n, a hash chain links the places
-// where the same n tokens ended. A proposal walks the chain of the longest n that has one, most
-// recent place first, checks each place token by token (a hash alone proves nothing), and measures
-// how far the match reaches back. The continuations of the best places are merged into a trie whose
-// nodes compete for the budget. No match, no nodes: a miss costs a hash look-up.
+// An index of the request's own tokens: for each of a few lengths n, a hash chain links the places where the same n
+// tokens ended. A proposal walks the chain of the longest n that has one, most recent place first, checks each place
+// token by token (a hash alone proves nothing), and measures how far the match reaches back. The continuations of the
+// best places are merged into a trie whose nodes compete for the budget. No match, no nodes: a miss costs a hash
+// look-up.
 //
 // Units:   tokens
 // Threads: one caller an object
-// Order:   longer match first, then the more recent; nodes by probability of being reached, then in
-//          that order. Integers and fixed-order fp32, so that all ranks propose the same tree.
+// Order:   longer match first, then the more recent; nodes by probability of being reached, then in that order.
+//          Integers and fixed-order fp32, so that all ranks propose the same tree.
 // Cost:    O(1) amortised a token to learn; a proposal at most kMaxPlaces matches of kMaxMatch
-// Source:  prompt lookup (Saxena 2023), suffix decoding; escape weight as in PPM (Cleary and Witten
-//          1984)
+// Source:  prompt lookup (Saxena 2023), suffix decoding; escape weight as in PPM (Cleary and Witten 1984)
 #pragma once
 
 #include <cstdint>
@@ -22,13 +21,11 @@
 
 namespace lockstep::spec {
 
-// Lengths that are indexed, longest first. One token is too little: most words are followed by many
-// others, and a wrong row costs a whole row. 8 finds the right one of many places in repetitive
-// text, where the chain of 2 is long.
+// Lengths that are indexed, longest first. One token is too little: most words are followed by many others, and a wrong
+// row costs a whole row. 8 finds the right one of many places in repetitive text, where the chain of 2 is long.
 inline constexpr int kNgramLengths[] = {8, 4, 2};
 inline constexpr int kNumNgramLengths = 3;
-// A match is measured back to this many tokens; beyond, a longer one adds no confidence (see
-// kEscape) and only cost.
+// A match is measured back to this many tokens; beyond, a longer one adds no confidence (see kEscape) and only cost.
 inline constexpr int kMaxMatch = 32;
 // Places looked at, over all lengths: bounds a proposal in text that repeats one word for ever.
 inline constexpr int kMaxPlaces = 64;
@@ -36,11 +33,11 @@ inline constexpr int kMaxPlaces = 64;
 inline constexpr int kMaxBranches = 16;
 // Depth of a continuation: even a sure copy (32 / 33 a token) is right that far one time in seven.
 inline constexpr int kMaxDepth = 64;
-// Weight of "something new follows", against a match that weighs its length: a match of 2 is
-// trusted 2 in 3, of 32 32 in 33. A prior, which the acceptance measured by the caller corrects.
+// Weight of "something new follows", against a match that weighs its length: a match of 2 is trusted 2 in 3, of 32 32
+// in 33. A prior, which the acceptance measured by the caller corrects.
 inline constexpr float kEscape = 1.0f;
-// A node less likely than this is not proposed: it would lose even where a row costs a fiftieth of
-// a step only. A floor for the estimate; what a row really costs is the caller's to know.
+// A node less likely than this is not proposed: it would lose even where a row costs a fiftieth of a step only. A floor
+// for the estimate; what a row really costs is the caller's to know.
 inline constexpr float kMinReach = 0.02f;
 
 class NgramProposer : public Proposer {
@@ -50,16 +47,14 @@ class NgramProposer : public Proposer {
 
   const char* name() const override { return "ngram"; }
   void Reset(std::span<const int32_t> prompt) override;
-  // Also learns what context.tokens holds beyond what was observed, and starts afresh if it holds
-  // something else.
+  // Also learns what context.tokens holds beyond what was observed, and starts afresh if it holds something else.
   void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
   void Observe(std::span<const int32_t> committed) override;
 
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
 
  private:
-  // Hash chains of one n: the table gives the most recent end of an n-gram, `previous` the one
-  // before it.
+  // Hash chains of one n: the table gives the most recent end of an n-gram, `previous` the one before it.
   struct Chains {
     struct Slot {
       uint64_t hash = 0;
@@ -91,8 +86,7 @@ class NgramProposer : public Proposer {
   void Learn(int32_t token);
   void Synchronise(std::span<const int32_t> tokens);
   uint64_t HashEndingAt(int end, int n) const;
-  // Tokens that the text up to `end` and the whole text have in common at their ends, at most
-  // kMaxMatch.
+  // Tokens that the text up to `end` and the whole text have in common at their ends, at most kMaxMatch.
   int MatchLength(int end) const;
   void FindPlaces();
   void AddContinuation(const Place& place, int max_depth);

@@ -158,8 +158,8 @@ TEST(Ngram, ALongTextOfOneTokenStaysCheap) {
   }
 }
 
-// Case A7: a target that always disagrees still commits one token a round, so 32 tokens take at
-// most 32 rounds; the draft follows the text, it is not the failed one over again.
+// Case A7: a target that always disagrees still commits one token a round, so 32 tokens take at most 32 rounds; the
+// draft follows the text, it is not the failed one over again.
 TEST(Ngram, CaseA7ATargetThatAlwaysDisagreesStillAdvances) {
   const int vocab = 16;
   for (ShapeLimit shape : {ShapeLimit::kChain, ShapeLimit::kTree}) {

@@ -1,7 +1,7 @@
 // The interface of all drafters: propose a tree of tokens that may come next.
 //
-// A proposal decides how many tokens a round emits, never which (step/accept_walk.h). A drafter may
-// therefore be wrong, stale or random; it must only stay inside its budget and the vocabulary.
+// A proposal decides how many tokens a round emits, never which (step/accept_walk.h). A drafter may therefore be wrong,
+// stale or random; it must only stay inside its budget and the vocabulary.
 //
 // Shapes:   a tree of at most max_nodes nodes, or a chain; probability [1 + num_nodes] by row
 // Units:    tokens
@@ -29,8 +29,7 @@ struct DraftBudget {
 };
 
 struct ProposeContext {
-  // Prompt and committed output. The last one is the root row's token, which the target has not
-  // read yet.
+  // Prompt and committed output. The last one is the root row's token, which the target has not read yet.
   std::span<const int32_t> tokens;
   int64_t position = 0;  // of the last of `tokens`; a node at depth d stands at position + d
   DraftBudget budget;
@@ -48,9 +47,8 @@ class Proposer {
   // Forgets everything, then learns the prompt (or prompt and output, when a request is replayed).
   virtual void Reset(std::span<const int32_t> prompt) = 0;
 
-  // Fills `out`, its root row included, and the estimated chance of each row to be reached:
-  // probability[0] = 1, a child's at most its parent's. Nothing to say: no nodes. Requires: tokens
-  // not empty; max_nodes within its range.
+  // Fills `out`, its root row included, and the estimated chance of each row to be reached: probability[0] = 1, a
+  // child's at most its parent's. Nothing to say: no nodes. Requires: tokens not empty; max_nodes within its range.
   virtual void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) = 0;
 
   // The tokens that a round or a plain step committed, in order.

@@ -71,8 +71,7 @@ void WalkResult::Truncate(int num_tokens) {
 WalkResult Walk(const DraftTree& tree, std::span<const int32_t> sampled) {
   LS_CHECK_GE(sampled.size(), static_cast<size_t>(tree.num_rows()));
   WalkResult walk;
-  // Linear in the rows altogether: a child stands after its parent, so each search starts where the
-  // last one ended.
+  // Linear in the rows altogether: a child stands after its parent, so each search starts where the last one ended.
   for (int row = 0; row >= 0; row = tree.FindChild(row, sampled[row])) {
     if (sampled[row] < 0) {
       walk.failed_row = row;

@@ -1,10 +1,9 @@
 // The draft tree, and the walk that turns the target's samples at its rows into a round's tokens.
 //
-// Row 0 is the last committed token; rows 1 .. num_nodes are draft tokens, a parent before its
-// children. The target is sampled at every row with that position's own noise. The walk emits the
-// sample of row 0, goes to the child that holds it, and repeats. Each emitted token is the target's
-// own sample after the tokens before it, so a tree, good or bad, changes how many tokens a round
-// emits and never which. A round emits at least one.
+// Row 0 is the last committed token; rows 1 .. num_nodes are draft tokens, a parent before its children. The target is
+// sampled at every row with that position's own noise. The walk emits the sample of row 0, goes to the child that holds
+// it, and repeats. Each emitted token is the target's own sample after the tokens before it, so a tree, good or bad,
+// changes how many tokens a round emits and never which. A round emits at least one.
 //
 // Shapes:  parents, tokens, sampled [1 + num_nodes], by row
 // Errors:  kInvalidArgument  too many rows, a parent that is no earlier row, an unknown token
@@ -37,11 +36,10 @@ struct DraftTree {
   int Add(int parent_row, int32_t token);
   // The row of parent_row's first child that holds `token`, or -1.
   int FindChild(int parent_row, int32_t token) const;
-  // Nodes on the way from the root to `row`; 0 for row 0. A row's token stands `depth` positions
-  // after the root's.
+  // Nodes on the way from the root to `row`; 0 for row 0. A row's token stands `depth` positions after the root's.
   int Depth(int row) const;
-  // Writes the tokens of `row`'s draft ancestors and its own, oldest first, the root's not
-  // included; returns how many. Requires: path has room for Depth(row).
+  // Writes the tokens of `row`'s draft ancestors and its own, oldest first, the root's not included; returns how many.
+  // Requires: path has room for Depth(row).
   int PathTokens(int row, std::span<int32_t> path) const;
   // True if each row's parent is the row before it.
   bool IsChain() const;
@@ -69,15 +67,13 @@ struct WalkResult {
 };
 static_assert(std::is_trivially_copyable_v<WalkResult>);
 
-// sampled[row] is the target's token at that row, -1 where its logits were not finite. Of siblings
-// with the same token the first wins; the others are never on a path. Requires: a valid tree,
-// sampled.size() >= num_rows().
+// sampled[row] is the target's token at that row, -1 where its logits were not finite. Of siblings with the same token
+// the first wins; the others are never on a path. Requires: a valid tree, sampled.size() >= num_rows().
 WalkResult Walk(const DraftTree& tree, std::span<const int32_t> sampled);
 
-// The copies that bring the kv of the path to the first num_emitted slots of the round, in the
-// order to make them: a source is never below its target, and sources rise, so no copy overwrites
-// one that is still to be read. Empty for a chain, and whenever the path already lies in the first
-// rows. Returns how many; moves has room for num_emitted.
+// The copies that bring the kv of the path to the first num_emitted slots of the round, in the order to make them: a
+// source is never below its target, and sources rise, so no copy overwrites one that is still to be read. Empty for a
+// chain, and whenever the path already lies in the first rows. Returns how many; moves has room for num_emitted.
 int CompactionMoves(const WalkResult& walk, std::span<KvMove> moves);
 
 }  // namespace lockstep::step

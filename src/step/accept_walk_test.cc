@@ -120,9 +120,8 @@ int32_t Target(const std::vector<int32_t>& context, int alphabet) {
   return static_cast<int32_t>((h >> 33) % alphabet);
 }
 
-// Against brute force: for random trees over small alphabets the walk's tokens are those of plain
-// decoding, the run is as long as the tree allows, and the copies bring the path to the first
-// slots.
+// Against brute force: for random trees over small alphabets the walk's tokens are those of plain decoding, the run is
+// as long as the tree allows, and the copies bring the path to the first slots.
 TEST(AcceptWalk, RandomTreesAgreeWithPlainDecoding) {
   std::mt19937 rng(11);
   int64_t num_accepted = 0, num_moves = 0;
@@ -158,8 +157,8 @@ TEST(AcceptWalk, RandomTreesAgreeWithPlainDecoding) {
     const std::vector<int32_t> tokens = Tokens(walk);
     ASSERT_GE(walk.num_emitted, 1);
     ASSERT_EQ(tokens, std::vector<int32_t>(plain.begin(), plain.begin() + walk.num_emitted));
-    // Longest: no row holds the whole run, and a row holds each shorter one. Rows below a sibling
-    // that repeats an earlier one's token do not count: the first wins.
+    // Longest: no row holds the whole run, and a row holds each shorter one. Rows below a sibling that repeats an
+    // earlier one's token do not count: the first wins.
     size_t deepest = 0;
     std::vector<bool> hidden(num_rows);
     for (int row = 0; row < num_rows; ++row) {
@@ -192,8 +191,8 @@ TEST(AcceptWalk, RandomTreesAgreeWithPlainDecoding) {
   EXPECT_GT(num_moves, 1000);
 }
 
-// Sampling at every row with the row's own position and path, then walking, gives the text of plain
-// sampling: the whole of P1 in small. Penalties make the distribution depend on the path.
+// Sampling at every row with the row's own position and path, then walking, gives the text of plain sampling: the whole
+// of P1 in small. Penalties make the distribution depend on the path.
 TEST(AcceptWalk, SampledTextIsTheSameWithAnyDrafts) {
   const int vocab = 6;
   auto logits_of = [&](int32_t last, int64_t position) {

@@ -4,7 +4,16 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "comm/cpu_shared.h"
+#include "comm/group.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
 #include "model/arch/llama.h"
+#include "model/config.h"
+#include "model/shard.h"
+#include "model/step_context.h"
+#include "model/weights.h"
+#include "trace/step_breakdown.h"
 
 namespace lockstep::step {
 namespace {
@@ -43,15 +52,21 @@ SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, in
 StepInput* SharedLayout::Input(std::byte* base, int parity) const {
   return reinterpret_cast<StepInput*>(base + static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
 }
-StepOutput* SharedLayout::Output(std::byte* base) const { return reinterpret_cast<StepOutput*>(base + output_); }
+StepOutput* SharedLayout::Output(std::byte* base) const {
+  return reinterpret_cast<StepOutput*>(base + output_);
+}
 int32_t* SharedLayout::History(std::byte* base, int sequence) const {
   return reinterpret_cast<int32_t*>(base + history_) + static_cast<int64_t>(sequence) * context;
 }
-int32_t* SharedLayout::Pages(std::byte* base) const { return reinterpret_cast<int32_t*>(base + pages_); }
+int32_t* SharedLayout::Pages(std::byte* base) const {
+  return reinterpret_cast<int32_t*>(base + pages_);
+}
 SharedLayout::Candidate* SharedLayout::Candidates(std::byte* base, int member) const {
   return reinterpret_cast<Candidate*>(base + candidates_) + static_cast<int64_t>(member) * kMaxLogitsRows;
 }
-float* SharedLayout::Logits(std::byte* base) const { return reinterpret_cast<float*>(base + logits_); }
+float* SharedLayout::Logits(std::byte* base) const {
+  return reinterpret_cast<float*>(base + logits_);
+}
 trace::StepBreakdown* SharedLayout::Breakdown(std::byte* base, int member) const {
   static_assert(sizeof(trace::StepBreakdown) <= 128);
   return reinterpret_cast<trace::StepBreakdown*>(base + breakdowns_ + 128 * static_cast<size_t>(member));
@@ -73,7 +88,9 @@ MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const Shared
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
-      sampler_(static_cast<int>(context_->config().vocab)) {}
+      sampler_(static_cast<int>(context_->config().vocab), context_->kernels()) {}
+
+MemberStep::~MemberStep() = default;
 
 void MemberStep::CopyAccepted(const StepInput& in) {
   if (in.num_copies == 0) return;
@@ -100,7 +117,8 @@ void MemberStep::PickCandidates(const StepInput& in) {
       mine[i] = {0, -1, 1};
       continue;
     }
-    kernels::ArgmaxResult best = context_->kernels().argmax(layout_.Logits(shared_) + i * layout_.ld_logits + first, count);
+    kernels::ArgmaxResult best =
+        context_->kernels().argmax(layout_.Logits(shared_) + i * layout_.ld_logits + first, count);
     mine[i] = {best.value, best.index < 0 ? -1 : first + best.index, best.finite};
   }
 }
@@ -190,7 +208,9 @@ bool MemberStep::CheckDigests() {
   return member_.CheckDigests(published_step_);
 }
 
-bool MemberStep::CheckAgreement() { return member_.SyncWorld(comm::SyncOp::kDigest) && CheckDigests(); }
+bool MemberStep::CheckAgreement() {
+  return member_.SyncWorld(comm::SyncOp::kDigest) && CheckDigests();
+}
 
 bool MemberStep::Run(int parity) {
   model::StepContext& c = *context_;

@@ -11,10 +11,19 @@
 #include <memory>
 #include <span>
 
-#include "comm/group.h"
-#include "model/step_context.h"
 #include "step/sampler.h"
 #include "step/step_io.h"
+
+namespace lockstep::comm {
+class Member;
+}
+namespace lockstep::model {
+struct ModelConfig;
+class StepContext;
+}  // namespace lockstep::model
+namespace lockstep::trace {
+struct StepBreakdown;
+}
 
 namespace lockstep::step {
 
@@ -52,6 +61,7 @@ class MemberStep {
  public:
   // vocab: the sampler's scratch.
   MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared);
+  ~MemberStep();
 
   // False when the group is poisoned.
   bool Run(int parity);

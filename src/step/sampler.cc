@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "base/check.h"
 #include "kernels/ref/elementary.h"
@@ -13,20 +16,30 @@ namespace lockstep::step {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17
-// and sees tokens down to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
+// Fixed point of a probability relative to the largest. 2^40 keeps every bit of exp down to 2^-17 and sees tokens down
+// to 2^-41; 2^24 of them, more than any vocabulary, fit 64 bits.
 constexpr float kFixedOne = 0x1p40f;
 constexpr int kMaxVocab = 1 << 24;
-// First batch that top-p sorts: most nuclei are smaller. Each further batch is four times as large.
-constexpr int kFirstNucleus = 64;
+// How far below the largest z top-p looks at first, and how much further each time: at temperature 1 a nucleus of 0.95
+// nearly always lies within e^-8 of the likeliest token, so few tokens are ever sorted.
+constexpr float kFirstReach = 8.0f;
+constexpr float kReachGrowth = 2.0f;
 
-// Rounds half to even; exact wherever exp has at most 40 bits after the point.
+// Rounds half to even; exact wherever exp has at most 40 bits after the point. The conversion is the instruction
+// itself: the library's llrint is a call here, and this runs once for each token of the vocabulary.
+uint64_t FixedOf(float exp_value) {
+#if defined(__x86_64__)
+  return static_cast<uint64_t>(_mm_cvtss_si64(_mm_set_ss(exp_value * kFixedOne)));
+#else
+  return static_cast<uint64_t>(std::llrint(exp_value * kFixedOne));
+#endif
+}
 uint64_t FixedWeight(float z_minus_max) {
-  return static_cast<uint64_t>(std::llrint(kernels::ref::Exp(z_minus_max) * kFixedOne));
+  return FixedOf(kernels::ref::Exp(z_minus_max));
 }
 
-// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with
-// share in 2^-32. Integers only, so that every rank and every device finds the same cut.
+// The least weight whose share of `total` reaches `share`, 0 < share <= 1: ceil(share * total) with share in 2^-32.
+// Integers only, so that every rank and every device finds the same cut.
 uint64_t ShareOf(uint64_t total, float share) {
   const uint64_t fixed_share =
       std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(static_cast<double>(share) * 0x1p32)));
@@ -67,13 +80,20 @@ float Logprob(const float* logits, int vocab, int32_t token) {
   return (logits[token] - most) - kernels::ref::Log(static_cast<float>(sum) * (1 / kFixedOne));
 }
 
-Sampler::Sampler(int vocab) : vocab_(vocab) {
+Sampler::Sampler(int vocab, const kernels::CpuKernels& kernels) : vocab_(vocab), kernels_(&kernels) {
   LS_CHECK(vocab >= 1 && vocab <= kMaxVocab);
   work_.resize(vocab);
+  exp_.resize(vocab);
   weight_.resize(vocab);
   index_.resize(vocab);
   count_.resize(vocab);
   seen_.resize(vocab);
+}
+
+// A ban makes values infinite, which the kernel reports instead of a maximum.
+int32_t Sampler::ArgmaxOf(const float* values, int vocab) const {
+  const kernels::ArgmaxResult best = kernels_->argmax(values, vocab);
+  return best.finite ? best.index : Argmax(values, vocab);
 }
 
 void Sampler::ApplyPenalties(const SampleRequest& r) {
@@ -124,37 +144,41 @@ const float* Sampler::Adjust(const SampleRequest& r) {
 int32_t Sampler::Scale(const float* adjusted, const SamplingSpec& spec, int vocab) {
   const float inverse = 1.0f / spec.temperature;
   for (int v = 0; v < vocab; ++v) work_[v] = adjusted[v] * inverse;
-  const int32_t top = Argmax(work_.data(), vocab);
+  const int32_t top = ArgmaxOf(work_.data(), vocab);
   return std::isfinite(work_[top]) ? top : -1;
 }
 
 int Sampler::KeepTopP(float top_p, int num_kept, float z_max) {
-  // A token of weight 0 cannot move the cumulative sum, so it is never the one that reaches the
-  // share.
-  int num_heavy = 0;
+  for (int i = 0; i < num_kept; ++i) exp_[i] = work_[index_[i]] - z_max;
+  kernels_->exp(exp_.data(), exp_.data(), num_kept);
   uint64_t total = 0;
   for (int i = 0; i < num_kept; ++i) {
-    const int32_t token = index_[i];
-    const uint64_t weight = FixedWeight(work_[token] - z_max);
-    weight_[token] = weight;
+    const uint64_t weight = FixedOf(exp_[i]);
+    weight_[index_[i]] = weight;
     total += weight;
-    if (weight > 0) index_[num_heavy++] = token;
   }
   const uint64_t needed = ShareOf(total, top_p);
-  const LargerFirst before{work_.data()};
-  uint64_t sum = 0;
-  int begin = 0;
-  for (int batch = kFirstNucleus; begin < num_heavy; batch *= 4) {
-    const int end = std::min(num_heavy - begin, batch) + begin;
-    if (end < num_heavy)
-      std::nth_element(index_.begin() + begin, index_.begin() + end, index_.begin() + num_heavy, before);
-    std::sort(index_.begin() + begin, index_.begin() + end, before);
-    for (; begin < end; ++begin) {
-      sum += weight_[index_[begin]];
-      if (sum >= needed) return begin + 1;
+  // All tokens within some reach of the largest are a prefix of the full order: once they hold the share, only they
+  // need sorting.
+  int num_near = 0;
+  for (float reach = kFirstReach;; reach *= kReachGrowth) {
+    const float least = z_max - reach;
+    uint64_t sum = 0;
+    num_near = 0;
+    for (int i = 0; i < num_kept; ++i) {
+      if (!(work_[index_[i]] >= least)) continue;
+      sum += weight_[index_[i]];
+      std::swap(index_[num_near++], index_[i]);
     }
+    if (sum >= needed || num_near == num_kept) break;
   }
-  return num_heavy;
+  std::sort(index_.begin(), index_.begin() + num_near, LargerFirst{work_.data()});
+  uint64_t sum = 0;
+  for (int i = 0; i < num_near; ++i) {
+    sum += weight_[index_[i]];
+    if (sum >= needed) return i + 1;
+  }
+  return num_near;
 }
 
 int Sampler::Filter(const SamplingSpec& spec, int vocab, float z_max) {
@@ -180,18 +204,17 @@ SampleResult Sampler::Sample(const SampleRequest& r) {
   const SamplingSpec& spec = *r.spec;
   SampleResult result;
   result.logprob = std::numeric_limits<float>::quiet_NaN();
-  if (!AllFinite(r.logits, r.vocab)) return result;
+  if (!kernels_->argmax(r.logits, r.vocab).finite) return result;
   const float* adjusted = Adjust(r);
   int32_t best_token;
   if (spec.greedy()) {
-    best_token = Argmax(adjusted, r.vocab);
+    best_token = ArgmaxOf(adjusted, r.vocab);
     if (!std::isfinite(adjusted[best_token])) return result;
   } else {
     best_token = Scale(adjusted, spec, r.vocab);
     if (best_token < 0) return result;
     const float* z = work_.data();
-    // The largest z is kept by every filter. Starting from its score, few others can win, and only
-    // those need noise.
+    // The largest z is kept by every filter. Starting from its score, few others can win, and only those need noise.
     float best = z[best_token] + Gumbel(spec.seed, r.position, best_token);
     PhiloxBlock block{};
     int32_t block_idx = -1;

@@ -1,5 +1,4 @@
-// The sampler's draws against the exact distribution, by chi-square, and a planted bias that the
-// same test must find.
+// The sampler's draws against the exact distribution, by chi-square, and a planted bias that the same test must find.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +17,7 @@ constexpr int kDraws = 240000;
 const std::vector<float> kLogits = {1.0f, 0.2f, -0.5f, 2.1f, 0.9f, -2.0f, 1.7f, 0.0f, -1.1f, 0.4f, 1.0f, -3.0f};
 const std::vector<int32_t> kPrompt = {3, 6, 6}, kOutput = {0, 3, 3, 9}, kPath = {0, 7};
 
-// Chi-square as a standard normal (Wilson and Hilferty). Cells that expect fewer than 5 draws are
-// put together.
+// Chi-square as a standard normal (Wilson and Hilferty). Cells that expect fewer than 5 draws are put together.
 double ChiSquareZ(const std::vector<int64_t>& counts, const std::vector<double>& p) {
   const double draws = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0ll));
   double chi = 0, small_expected = 0, small_count = 0;
@@ -100,8 +98,7 @@ std::vector<int64_t> Draw(const SamplingParams& params, int num_seeds) {
   return counts;
 }
 
-// 4.5 standard deviations: the draws are fixed, so this passes or fails for ever; by chance it
-// fails once in 300000.
+// 4.5 standard deviations: the draws are fixed, so this passes or fails for ever; by chance it fails once in 300000.
 constexpr double kLimit = 4.5;
 
 TEST(SamplerDistribution, MatchesTheExactOne) {
@@ -131,8 +128,7 @@ TEST(SamplerDistribution, MatchesTheExactOne) {
     }
 }
 
-// Neighbouring positions and neighbouring tokens share key or counter words; their draws must still
-// be independent.
+// Neighbouring positions and neighbouring tokens share key or counter words; their draws must still be independent.
 TEST(SamplerDistribution, NeighbouringPositionsAndSeedsAreIndependent) {
   const SamplingParams params = {.temperature = 1, .top_k = 4};
   const std::vector<double> p = Exact(params);
@@ -160,8 +156,8 @@ TEST(SamplerDistribution, NeighbouringPositionsAndSeedsAreIndependent) {
   }
 }
 
-// The same loop over noise that the test chooses: first the true one, to show that the loop is the
-// product's, then distorted ones, each of which the chi-square must catch.
+// The same loop over noise that the test chooses: first the true one, to show that the loop is the product's, then
+// distorted ones, each of which the chi-square must catch.
 using Noise = std::function<float(uint64_t seed, int64_t position, int32_t token)>;
 
 std::vector<int64_t> DrawWith(const Noise& noise) {

@@ -151,8 +151,7 @@ TEST(Sampler, TheSkipRuleChangesNothing) {
   }
 }
 
-// The filters in double, by full sorts. `margin` is set to how near a top-p or min-p cut came to
-// the other side.
+// The filters in double, by full sorts. `margin` is set to how near a top-p or min-p cut came to the other side.
 std::vector<int32_t> SlowKept(const std::vector<float>& logits, const SamplingSpec& spec, double* margin) {
   const int vocab = static_cast<int>(logits.size());
   std::vector<float> z(vocab);
@@ -316,8 +315,7 @@ TEST(Sampler, ADraftPathCountsLikeCommittedTokens) {
   }
 }
 
-// Case A4: a seed gives the same text alone, among other rows and after any number of other
-// samples.
+// Case A4: a seed gives the same text alone, among other rows and after any number of other samples.
 TEST(Sampler, TheSameSeedGivesTheSameTokensWhateverHappenedBetween) {
   const int vocab = 300;
   auto run = [&](Sampler& sampler, int noise_rows) {

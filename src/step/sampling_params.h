@@ -1,8 +1,8 @@
 // What a request asks of the sampler, and the same as plain bytes for the step.
 //
 // Units:   temperature and bias in logits; top_p and min_p in probability; the rest as named
-// Errors:  kInvalidArgument  a field that is no number or out of range, a token outside the
-//                            vocabulary: names the field and the value
+// Errors:  kInvalidArgument  a field that is no number or out of range, a token outside the vocabulary: names the field
+//                            and the value
 // Threads: values; SamplingSpec has no pointers, so it may lie in memory that forked ranks share
 #pragma once
 
@@ -21,8 +21,8 @@ inline constexpr int kMaxLogitBias = 300;
 inline constexpr float kMinTemperature = 1e-5f;
 // Above this the noise (at most 20 wide) drowns any logit: a larger value is a mistake.
 inline constexpr float kMaxTemperature = 1e4f;
-// A bias at or below this bans the token. A larger one is a number to add, -100 too: as in the
-// OpenAI interface it makes a token nearly impossible, and no promise is made beyond that.
+// A bias at or below this bans the token. A larger one is a number to add, -100 too: as in the OpenAI interface it
+// makes a token nearly impossible, and no promise is made beyond that.
 inline constexpr float kBanBias = -1e30f;
 // The largest magnitude of a bias that is not a ban: far beyond any logit, far from overflow.
 inline constexpr float kMaxBias = 1e6f;

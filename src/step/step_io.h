@@ -4,8 +4,8 @@
 // Units:    tokens; slots and positions in tokens from the start of a sequence
 // Requires: rows of one sequence are contiguous, its root first; what batch.h requires
 // Threads:  the leader writes an input before it posts the step; all members read it. Two inputs alternate: while the
-//           leader fills one, a slow rank may still read the other, and it has left that one before its turn comes again,
-//           since a step holds at least one SyncWorld of all members.
+//           leader fills one, a slow rank may still read the other, and it has left that one before its turn comes
+//           again, since a step holds at least one SyncWorld of all members.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace lockstep::step {
 
-inline constexpr int kMaxStepRows = 2048;      // the widest prefill rung
-inline constexpr int kMaxLogitsRows = 256;     // the widest decode rung
+inline constexpr int kMaxStepRows = 2048;   // the widest prefill rung
+inline constexpr int kMaxLogitsRows = 256;  // the widest decode rung
 inline constexpr int kMaxStepSequences = 64;
 
 // One sequence's part of a step.
 struct StepSequence {
   model::BatchSequence kv;
-  int32_t slot;            // which of the runner's sequences: its history and page table
+  int32_t slot;  // which of the runner's sequences: its history and page table
   int32_t first_row;
   int32_t num_rows;
   int32_t first_logits_idx;  // index into logits_rows of its first row that wants logits
   int32_t num_logits_rows;
-  int32_t is_tree;         // rows are a draft tree (a plain decode row is a tree of one); else a prefill chunk
+  int32_t is_tree;            // rows are a draft tree (a plain decode row is a tree of one); else a prefill chunk
   int32_t num_prompt_tokens;  // of the history: the prompt, then the committed output
   int32_t num_output_tokens;
   SamplingSpec sampling;
@@ -55,8 +55,9 @@ struct StepInput {
 };
 
 struct StepOutput {
-  int32_t tokens[kMaxLogitsRows];     // sampled at each logits row; -1: the row is not finite
-  int32_t bad_layer[kMaxLogitsRows];  // where it stopped being finite: a layer, or num_layers for the final norm and logits
+  int32_t tokens[kMaxLogitsRows];  // sampled at each logits row; -1: the row is not finite
+  int32_t
+      bad_layer[kMaxLogitsRows];  // where it stopped being finite: a layer, or num_layers for the final norm and logits
 };
 
 }  // namespace lockstep::step

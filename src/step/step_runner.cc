@@ -8,11 +8,17 @@
 #include "base/bits.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "device/cpu/affinity.h"
 #include "comm/rank_pool.h"
+#include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
+#include "model/config.h"
 #include "model/formats/weight_source.h"
+#include "model/rope_table.h"
 #include "model/shard.h"
+#include "model/step_context.h"
+#include "model/weights.h"
 #include "step/member_step.h"
 
 namespace lockstep::step {
@@ -22,9 +28,12 @@ enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3 };
 
 const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   switch (isa) {
-    case device::cpu::CpuIsa::kAvx512: return kernels::Avx512Kernels();
-    case device::cpu::CpuIsa::kAvx2: return kernels::Avx2Kernels();
-    case device::cpu::CpuIsa::kGeneric: break;
+    case device::cpu::CpuIsa::kAvx512:
+      return kernels::Avx512Kernels();
+    case device::cpu::CpuIsa::kAvx2:
+      return kernels::Avx2Kernels();
+    case device::cpu::CpuIsa::kGeneric:
+      break;
   }
   return kernels::GenericKernels();
 }
@@ -77,10 +86,9 @@ Status StepRunner::Impl::BuildRank(int rank) {
   const model::RankShard& shard = plan.ranks[static_cast<size_t>(rank)];
   LS_ASSIGN_OR_RETURN(state.weights, model::RankWeights::Plan(*source, plan, rank));
   const model::ModelConfig& c = source->config();
-  LS_ASSIGN_OR_RETURN(state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers),
-                                                     options.num_sequences * layout.pages_per_sequence,
-                                                     shard.kv_heads.count(), static_cast<int>(c.head_dim),
-                                                     options.kv_dtype}));
+  LS_ASSIGN_OR_RETURN(
+      state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers), options.num_sequences * layout.pages_per_sequence,
+                                     shard.kv_heads.count(), static_cast<int>(c.head_dim), options.kv_dtype}));
   state.team = std::make_unique<model::TeamBuffers>(c, shard, options.max_rows);
   return OkStatus();
 }
@@ -133,7 +141,9 @@ Status StepRunner::Impl::MemberMain(comm::Member& member) {
 }
 
 StepRunner::StepRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-StepRunner::~StepRunner() { (void)Stop(); }
+StepRunner::~StepRunner() {
+  (void)Stop();
+}
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const model::WeightSource> source,
                                                        const StepOptions& o) {
@@ -177,21 +187,35 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   return runner;
 }
 
-const model::ModelConfig& StepRunner::config() const { return impl_->source->config(); }
-const StepOptions& StepRunner::options() const { return impl_->options; }
-const char* StepRunner::isa_name() const { return impl_->kernels->name; }
+const model::ModelConfig& StepRunner::config() const {
+  return impl_->source->config();
+}
+const StepOptions& StepRunner::options() const {
+  return impl_->options;
+}
+const char* StepRunner::isa_name() const {
+  return impl_->kernels->name;
+}
 
 StepInput& StepRunner::input() {
   return *impl_->layout.Input(impl_->shared, static_cast<int>(impl_->num_steps % 2));
 }
 
-int32_t* StepRunner::history(int sequence) { return impl_->layout.History(impl_->shared, sequence); }
+int32_t* StepRunner::history(int sequence) {
+  return impl_->layout.History(impl_->shared, sequence);
+}
 int32_t* StepRunner::page_table(int sequence) {
   return impl_->layout.Pages(impl_->shared) + sequence * impl_->layout.pages_per_sequence;
 }
-int StepRunner::num_pages() const { return impl_->options.num_sequences * impl_->layout.pages_per_sequence; }
-uint64_t StepRunner::num_steps() const { return impl_->num_steps; }
-int StepRunner::pages_per_sequence() const { return impl_->layout.pages_per_sequence; }
+int StepRunner::num_pages() const {
+  return impl_->options.num_sequences * impl_->layout.pages_per_sequence;
+}
+uint64_t StepRunner::num_steps() const {
+  return impl_->num_steps;
+}
+int StepRunner::pages_per_sequence() const {
+  return impl_->layout.pages_per_sequence;
+}
 
 Status StepRunner::Run() {
   Impl& m = *impl_;
@@ -215,13 +239,17 @@ Status StepRunner::CheckAgreement() {
   return OkStatus();
 }
 
-const StepOutput& StepRunner::output() const { return *impl_->layout.Output(impl_->shared); }
+const StepOutput& StepRunner::output() const {
+  return *impl_->layout.Output(impl_->shared);
+}
 
 std::span<const float> StepRunner::logits(int logits_idx) const {
   return {impl_->layout.Logits(impl_->shared) + logits_idx * impl_->layout.ld_logits, config().vocab};
 }
 
-trace::Stopwatch& StepRunner::watch() { return impl_->leader->context().watch(); }
+trace::Stopwatch& StepRunner::watch() {
+  return impl_->leader->context().watch();
+}
 
 std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   Impl& m = *impl_;
@@ -242,7 +270,9 @@ StepCensus StepRunner::census() const {
   return {impl_->leader->kernels_of_last_step(), 2 * uint64_t{config().num_layers} + 1};
 }
 
-int64_t StepRunner::weight_bytes_per_step() const { return impl_->ranks[0].weights->bytes_read_per_step(); }
+int64_t StepRunner::weight_bytes_per_step() const {
+  return impl_->ranks[0].weights->bytes_read_per_step();
+}
 
 Status StepRunner::Stop() {
   if (!impl_->pool) return OkStatus();

@@ -29,15 +29,15 @@ namespace lockstep::step {
 
 struct StepOptions {
   int tp = 1;
-  int threads = 1;                   // a rank
+  int threads = 1;  // a rank
   comm::RankMode rank_mode = comm::RankMode::kThread;
   std::vector<std::vector<int>> cpus;  // [tp][threads] to pin to; empty: not pinned
   bool oversubscribed = false;         // more threads than cores: waits park at once
-  int context = 0;                   // tokens a sequence may hold
-  int num_sequences = 1;             // sequences that may hold kv at once
-  int max_rows = 512;                // rows of a step: the prefill chunk, at least kMaxLogitsRows' worth of draft rows
+  int context = 0;                     // tokens a sequence may hold
+  int num_sequences = 1;               // sequences that may hold kv at once
+  int max_rows = 512;  // rows of a step: the prefill chunk, at least kMaxLogitsRows' worth of draft rows
   DType kv_dtype = DType::kF16;
-  std::string cpu_isa;               // empty: the widest
+  std::string cpu_isa;  // empty: the widest
   double timeout_secs = 30;
 };
 
@@ -75,10 +75,10 @@ class StepRunner {
   // Compares the last step's digests on all ranks; Run does it one step late. Call when a request ends.
   Status CheckAgreement();
 
-  trace::Stopwatch& watch();                                    // the leader's
-  std::vector<trace::StepBreakdown> TakeBreakdowns();           // by member; then counting starts anew
-  StepCensus census() const;                                    // of the last step, rank 0
-  int64_t weight_bytes_per_step() const;                        // rank 0's share
+  trace::Stopwatch& watch();                           // the leader's
+  std::vector<trace::StepBreakdown> TakeBreakdowns();  // by member; then counting starts anew
+  StepCensus census() const;                           // of the last step, rank 0
+  int64_t weight_bytes_per_step() const;               // rank 0's share
 
   // Ends all ranks. The first fault, if any.
   Status Stop();
@@ -95,7 +95,8 @@ class StepRunner {
 // Requires: room for the rows; pages for the slots.
 void AddPrefill(StepInput& input, int sequence, std::span<const int32_t> tokens, int first_position, bool sample_last,
                 int page_stride);
-// A decode or verify step: the tree's root is the last committed token, at position `committed`; every row wants logits.
+// A decode or verify step: the tree's root is the last committed token, at position `committed`; every row wants
+// logits.
 void AddTree(StepInput& input, int sequence, const DraftTree& tree, int committed, int page_stride);
 
 }  // namespace lockstep::step

@@ -33,9 +33,8 @@ class AddedTokens {
   // An empty text is ignored: it would match everywhere.
   Status Add(std::string_view text, int32_t id, bool is_control);
 
-  // The first match in text[pos..]. Tokens that may not match do not hide others: at one place the
-  // longest *allowed* token wins. allows(begin, end) says whether a control token may stand there;
-  // user-defined tokens always may.
+  // The first match in text[pos..]. Tokens that may not match do not hide others: at one place the longest *allowed*
+  // token wins. allows(begin, end) says whether a control token may stand there; user-defined tokens always may.
   template <typename Allows>
   std::optional<Match> Find(std::string_view text, size_t pos, const Allows& allows) const {
     for (; pos < text.size(); ++pos) {

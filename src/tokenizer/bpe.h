@@ -39,12 +39,12 @@ class Bpe {
     uint64_t num_candidates_ = 0;
   };
 
-  // byte_ids: the token of each byte, -1 = none. merges: by rank; of equal pairs the last one
-  // counts, as in Hugging Face's map.
+  // byte_ids: the token of each byte, -1 = none. merges: by rank; of equal pairs the last one counts, as in Hugging
+  // Face's map.
   Bpe(const std::array<int32_t, 256>& byte_ids, std::span<const Merge> merges);
 
-  // Appends the ids of `word`. A byte without a token is left out and its neighbours become
-  // adjacent, which is what Hugging Face does without an unk_token. Requires word.size() < 2^31.
+  // Appends the ids of `word`. A byte without a token is left out and its neighbours become adjacent, which is what
+  // Hugging Face does without an unk_token. Requires word.size() < 2^31.
   void Encode(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const;
 
  private:

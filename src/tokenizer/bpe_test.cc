@@ -87,8 +87,8 @@ TEST(Bpe, EqualsTheDefinitionOnRandomVocabularies) {
   }
 }
 
-// A megabyte of one character is one word. Each join adds at most two candidates, so the heap sees
-// at most 3n; a scan over the word for every join would be n^2 = 10^12.
+// A megabyte of one character is one word. Each join adds at most two candidates, so the heap sees at most 3n; a scan
+// over the word for every join would be n^2 = 10^12.
 TEST(Bpe, AWordOfAMegabyteTakesLinearlyManyCandidates) {
   std::vector<Bpe::Merge> merges;
   for (int32_t i = 0; i < 10; ++i) merges.push_back({i, i, i + 1});  // a, aa, aaaa, ...

@@ -1,10 +1,10 @@
-// The byte-level alphabet of GPT-2: a vocabulary file writes each byte as one printable letter
-// (space as U+0120, newline as U+010A). Everywhere else in Lockstep, tokens are raw bytes.
+// The byte-level alphabet of GPT-2: a vocabulary file writes each byte as one printable letter (space as U+0120,
+// newline as U+010A). Everywhere else in Lockstep, tokens are raw bytes.
 //
 // Errors:  DecodeByteLevel returns nothing for text that holds a character outside the alphabet
 // Threads: any
-// Source:  GPT-2's bytes_to_unicode: the 188 printable Latin-1 bytes stand for themselves, the
-//          other 68, in ascending order, are written as U+0100 and on
+// Source:  GPT-2's bytes_to_unicode: the 188 printable Latin-1 bytes stand for themselves, the other 68, in ascending
+//          order, are written as U+0100 and on
 #pragma once
 
 #include <cstdint>

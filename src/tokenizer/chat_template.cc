@@ -22,8 +22,7 @@ Value Key(const char* name) {
 Result<Value> MakeContent(const ChatMessage& message, bool takes_parts, bool has_tool_calls) {
   if (const auto* text = std::get_if<std::string>(&message.content)) return InputStr(*text);
   const auto* parts = std::get_if<std::vector<ContentPart>>(&message.content);
-  // Templates ask "content is none" of a message that only calls tools; elsewhere a null is no
-  // text.
+  // Templates ask "content is none" of a message that only calls tools; elsewhere a null is no text.
   if (parts == nullptr) return has_tool_calls ? Value::None() : InputStr("");
   std::string joined;
   std::vector<Value> items;

@@ -1,19 +1,16 @@
-// A model's chat template: messages and tools in, the prompt's text out, with the request's own
-// text marked.
+// A model's chat template: messages and tools in, the prompt's text out, with the request's own text marked.
 //
-// Errors:   Parse   kInvalidArgument, kUnsupported as jinja/parser.h: the template's line and the
-//                   name
-//           Render  kInvalidArgument  the template refuses the request (raise_exception: its own
-//                                     text, nothing added); a content part that is not text:
-//                                     "messages[i].content[j]: ..."; JSON that is not JSON; what
-//                                     jinja/evaluator.h lists
-//                   kUnsupported      as jinja/evaluator.h
-//           After an error the object stays usable: a render leaves nothing behind.
-// Threads:  Render from any number of threads
-// Cost:     bounded by jinja::Limits
-// Source:   transformers' apply_chat_template. Differs: content given as parts is joined for
-//           templates that expect a string; a null content is the empty string unless the message
-//           has tool_calls; strftime_now exists only when the caller gives a clock.
+// Errors:  Parse   kInvalidArgument, kUnsupported as jinja/parser.h: the template's line and the name
+//          Render  kInvalidArgument  the template refuses the request (raise_exception: its own text, nothing added); a
+//                                    content part that is not text: "messages[i].content[j]: ..."; JSON that is not
+//                                    JSON; what jinja/evaluator.h lists
+//                  kUnsupported      as jinja/evaluator.h
+//          After an error the object stays usable: a render leaves nothing behind.
+// Threads: Render from any number of threads
+// Cost:    bounded by jinja::Limits
+// Source:  transformers' apply_chat_template. Differs: content given as parts is joined for templates that expect a
+//          string; a null content is the empty string unless the message has tool_calls; strftime_now exists only when
+//          the caller gives a clock.
 #pragma once
 
 #include <ctime>
@@ -42,8 +39,8 @@ struct ChatMessage {
   std::string role;
   // Null, a string, or a list of parts.
   std::variant<std::monostate, std::string, std::vector<ContentPart>> content;
-  // The message's other fields (name, tool_calls, tool_call_id, ...) as a JSON object; empty for
-  // none. The fields role and content in it are ignored.
+  // The message's other fields (name, tool_calls, tool_call_id, ...) as a JSON object; empty for none. The fields role
+  // and content in it are ignored.
   std::string extra_json;
 };
 
@@ -61,14 +58,12 @@ class ChatTemplate {
  public:
   static Result<ChatTemplate> Parse(std::string source);
 
-  // Everything that came from the request is marked as input: roles, contents, names, tools, tool
-  // results, kwargs.
+  // Everything that came from the request is marked as input: roles, contents, names, tools, tool results, kwargs.
   Result<std::vector<TextPart>> Render(const ChatRequest& request) const;
 
   const std::string& source() const { return source_; }
-  // True when the template walks over the parts of a content itself. Otherwise a list of text parts
-  // becomes one string: the texts in order, with one newline between neighbours; an empty list
-  // becomes the empty string.
+  // True when the template walks over the parts of a content itself. Otherwise a list of text parts becomes one string:
+  // the texts in order, with one newline between neighbours; an empty list becomes the empty string.
   bool takes_parts() const { return takes_parts_; }
 
  private:
@@ -79,9 +74,8 @@ class ChatTemplate {
   bool takes_parts_ = false;
 };
 
-// True when the prompt's own text starts with `token`. The caller then adds no start token of its
-// own, so that a prompt has one. Input never counts: a user who types the token's text does not
-// write the token.
+// True when the prompt's own text starts with `token`. The caller then adds no start token of its own, so that a prompt
+// has one. Input never counts: a user who types the token's text does not write the token.
 bool StartsWithToken(const std::vector<TextPart>& prompt, std::string_view token);
 
 }  // namespace lockstep::tokenizer

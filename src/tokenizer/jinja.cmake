@@ -9,6 +9,7 @@ set(LS_JINJA_SOURCES
   jinja/from_json.cc
   jinja/globals.cc
   jinja/lexer.cc
+  jinja/literal.cc
   jinja/methods.cc
   jinja/operators.cc
   jinja/parser.cc

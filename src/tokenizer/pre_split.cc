@@ -33,8 +33,8 @@ bool IsNewline(char c) {
   return c == '\r' || c == '\n';
 }
 
-// The length of 's 't 'm 'd 're 've 'll at `pos`, or 0. Folding also takes U+017F (long s): it is
-// the only other character that Unicode folds to one of these letters.
+// The length of 's 't 'm 'd 're 've 'll at `pos`, or 0. Folding also takes U+017F (long s): it is the only other
+// character that Unicode folds to one of these letters.
 size_t ContractionBytes(std::string_view text, size_t pos, bool fold_case) {
   if (text[pos] != '\'') return 0;
   auto letter = [&](size_t i) {
@@ -50,8 +50,8 @@ size_t ContractionBytes(std::string_view text, size_t pos, bool fold_case) {
   return 0;
 }
 
-// \s+(?!\S)|\s+ at a run of spaces: all of it at the end of the text, else all but the last, which
-// the following word may want; a single one alone.
+// \s+(?!\S)|\s+ at a run of spaces: all of it at the end of the text, else all but the last, which the following word
+// may want; a single one alone.
 size_t SpaceEnd(std::string_view text, size_t pos) {
   size_t last = pos, end = pos;
   while (end < text.size() && PatternClass(text, end) == CharClass::kSpace) {

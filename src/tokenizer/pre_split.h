@@ -9,8 +9,8 @@
 // Errors:  kUnsupported  ParsePreTokenizer: a name that is none of these
 // Threads: any
 // Cost:    linear: each character is looked at a fixed number of times
-// Source:  the tokenizer.json files of the models. A generic regex engine would bring its own
-//          Unicode version and backtracking limits; ours is that of unicode.h.
+// Source:  the tokenizer.json files of the models. A generic regex engine would bring its own Unicode version and
+//          backtracking limits; ours is that of unicode.h.
 #pragma once
 
 #include <string_view>
@@ -25,9 +25,8 @@ enum class PreTokenizer { kGpt2, kSmolLm, kLlamaBpe, kQwen2 };
 // The pre-tokenizer that a file names in tokenizer.ggml.pre.
 Result<PreTokenizer> ParsePreTokenizer(std::string_view name);
 
-// Appends the words of `text`, in order and without gaps; the views point into `text`. The end of
-// `text` counts as the end for the look-ahead (?!\S). A byte that is not part of valid UTF-8 counts
-// as a character [^\s\p{L}\p{N}].
+// Appends the words of `text`, in order and without gaps; the views point into `text`. The end of `text` counts as the
+// end for the look-ahead (?!\S). A byte that is not part of valid UTF-8 counts as a character [^\s\p{L}\p{N}].
 void PreSplit(PreTokenizer kind, std::string_view text, std::vector<std::string_view>* words);
 
 }  // namespace lockstep::tokenizer

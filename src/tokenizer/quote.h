@@ -8,8 +8,7 @@
 
 namespace lockstep::tokenizer {
 
-// `text` in double quotes, cut after 64 bytes; control characters, quotes, backslashes and broken
-// UTF-8 as \xNN.
+// `text` in double quotes, cut after 64 bytes; control characters, quotes, backslashes and broken UTF-8 as \xNN.
 std::string Quote(std::string_view text);
 
 }  // namespace lockstep::tokenizer

@@ -18,12 +18,12 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer* tokenizer, bool skip_special = true)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  // The text that `id` completes; empty while a character is unfinished. Bytes that cannot become a
-  // character turn into U+FFFD at once.
+  // The text that `id` completes; empty while a character is unfinished. Bytes that cannot become a character turn into
+  // U+FFFD at once.
   std::string Push(int32_t id);
 
-  // The end of the text: an unfinished character becomes one U+FFFD, as it would at the end of a
-  // whole text. The decoder is then as new.
+  // The end of the text: an unfinished character becomes one U+FFFD, as it would at the end of a whole text. The
+  // decoder is then as new.
   std::string Finish();
 
  private:

@@ -1,5 +1,4 @@
-// Our templates' text against Python's Jinja: tests/golden/chat_templates.json, made by
-// tools/template_golden.py.
+// Our templates' text against Python's Jinja: tests/golden/chat_templates.json, made by tools/template_golden.py.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -7,8 +7,7 @@
 
 namespace lockstep::tokenizer {
 
-// is_input: the text came from a message, a tool or another part of the request, so nothing in it
-// is a control token.
+// is_input: the text came from a message, a tool or another part of the request, so nothing in it is a control token.
 struct TextPart {
   std::string text;
   bool is_input = false;

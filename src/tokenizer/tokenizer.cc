@@ -8,8 +8,7 @@
 
 namespace lockstep::tokenizer {
 
-// Bytes [begin, end) of a text that come from a user; ranges are ascending and do not touch empty
-// text.
+// Bytes [begin, end) of a text that come from a user; ranges are ascending and do not touch empty text.
 struct Tokenizer::ByteRange {
   size_t begin;
   size_t end;

@@ -5,8 +5,8 @@
 //          Encode: kInvalidArgument  a text of 2^31 bytes or more
 // Threads: const after Create; any number of callers
 // Cost:    Encode O(n log n) in the bytes of the longest word, else linear
-// Source:  Hugging Face tokenizers: added vocabulary, pre-tokenizer, BPE. Normalizers (the NFC of
-//          Qwen2) are left out: a GGUF names none.
+// Source:  Hugging Face tokenizers: added vocabulary, pre-tokenizer, BPE. Normalizers (the NFC of Qwen2) are left out:
+//          a GGUF names none.
 #pragma once
 
 #include <cstdint>
@@ -37,22 +37,20 @@ class Tokenizer {
 
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // Encodes the joined text of `parts`, as if it were one string, except that a control token is
-  // recognised only where none of its bytes comes from an input part. Words and user-defined tokens
-  // may cross the borders.
+  // Encodes the joined text of `parts`, as if it were one string, except that a control token is recognised only where
+  // none of its bytes comes from an input part. Words and user-defined tokens may cross the borders.
   Result<std::vector<int32_t>> EncodeParts(std::span<const TextPart> parts, bool add_special) const;
 
-  // Adds BOS in front if the file has add_bos, and EOS at the end if it has add_eos; ids that have
-  // it there already (a template prints the start token itself) are left so: exactly one of each
-  // results. Returns false if BOS was there already, so that a caller can say so.
+  // Adds BOS in front if the file has add_bos, and EOS at the end if it has add_eos; ids that have it there already (a
+  // template prints the start token itself) are left so: exactly one of each results. Returns false if BOS was there
+  // already, so that a caller can say so.
   bool AddSpecial(std::vector<int32_t>* ids) const;
 
-  // The text of `ids`, valid UTF-8 always: broken sequences become U+FFFD (unicode.h). Ids outside
-  // the vocabulary add nothing. skip_special: nor do control tokens.
+  // The text of `ids`, valid UTF-8 always: broken sequences become U+FFFD (unicode.h). Ids outside the vocabulary add
+  // nothing. skip_special: nor do control tokens.
   std::string Decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
-  // The raw bytes of a token, perhaps a part of a character; empty for an id outside the
-  // vocabulary.
+  // The raw bytes of a token, perhaps a part of a character; empty for an id outside the vocabulary.
   std::string_view Piece(int32_t id) const;
 
   // A control token, or the unknown token of the file. False outside the vocabulary.

@@ -138,8 +138,8 @@ TEST(Tokenizer, IdsOutsideTheVocabularyAreNothing) {
   }
 }
 
-// One word, one run of spaces, one line of newlines, one almost-token: each a megabyte. The bound
-// is for a loaded machine; the count of steps is in bpe_test.cc.
+// One word, one run of spaces, one line of newlines, one almost-token: each a megabyte. The bound is for a loaded
+// machine; the count of steps is in bpe_test.cc.
 TEST(Tokenizer, AMegabyteOfOneCharacterIsNoTrap) {
   const auto start = std::chrono::steady_clock::now();
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2"}) {

@@ -36,8 +36,7 @@ struct Sequence {
   bool truncated = false;  // the prefix is valid and the text ends in it
 };
 
-// The allowed second bytes depend on the first one; that is what excludes overlong forms,
-// surrogates and > U+10FFFF.
+// The allowed second bytes depend on the first one; that is what excludes overlong forms, surrogates and > U+10FFFF.
 Sequence Read(std::string_view text, size_t pos) {
   auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(pos);

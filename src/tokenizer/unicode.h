@@ -29,17 +29,15 @@ struct Utf8Char {
 };
 inline constexpr uint32_t kInvalidByte = 0xFFFFFFFF;
 
-// The character at text[pos]. Requires pos < text.size(). Surrogates and overlong forms are
-// invalid.
+// The character at text[pos]. Requires pos < text.size(). Surrogates and overlong forms are invalid.
 Utf8Char DecodeUtf8(std::string_view text, size_t pos);
 
 // Appends `code_point` in UTF-8. Requires a valid code point that is no surrogate.
 void AppendUtf8(uint32_t code_point, std::string* out);
 
-// Appends the complete characters of `bytes` to `out`, each broken sequence as one U+FFFD (the
-// longest valid prefix of a character counts as one: the rule of WHATWG, Rust and Python). Returns
-// how many bytes were used: fewer than bytes.size() only if `bytes` ends in the beginning of a
-// character that more bytes could complete (1 to 3 are left).
+// Appends the complete characters of `bytes` to `out`, each broken sequence as one U+FFFD (the longest valid prefix of
+// a character counts as one: the rule of WHATWG, Rust and Python). Returns how many bytes were used: fewer than
+// bytes.size() only if `bytes` ends in the beginning of a character that more bytes could complete (1 to 3 are left).
 size_t AppendValidUtf8(std::string_view bytes, std::string* out);
 
 }  // namespace lockstep::tokenizer

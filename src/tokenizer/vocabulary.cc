@@ -153,8 +153,7 @@ Result<Vocabulary> CheckSpec(const TokenizerSpec& spec) {
     const std::string& token = spec.tokens[i];
     auto bytes = IsPlainText(v.types[i]) ? std::nullopt : DecodeByteLevel(token);
     v.from_bytes[i] = bytes.has_value() && !bytes->empty();
-    // A normal token outside the alphabet cannot come from text; if a model says it all the same,
-    // show it as it is.
+    // A normal token outside the alphabet cannot come from text; if a model says it all the same, show it as it is.
     v.pieces[i] = bytes.has_value() ? *std::move(bytes) : token;
     if (v.from_bytes[i] && v.pieces[i].size() == 1) {
       v.byte_ids[static_cast<uint8_t>(v.pieces[i][0])] = static_cast<int32_t>(i);

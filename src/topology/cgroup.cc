@@ -34,8 +34,8 @@ void TightenCpus(const std::string& quota, const std::string& period, double* he
   if (q > 0 && p > 0) Tighten(q / p, held);
 }
 
-// Calls read(folder) for the group's folder and each above it. In a container the path may be the
-// host's, of which only the root is visible; folders that do not exist read as nothing.
+// Calls read(folder) for the group's folder and each above it. In a container the path may be the host's, of which only
+// the root is visible; folders that do not exist read as nothing.
 template <typename Read>
 void ForEachLevel(const std::string& base, std::string path, Read read) {
   while (true) {

@@ -17,8 +17,8 @@ struct CgroupLimits {
   uint64_t memory_bytes = 0;  // 0: no limit
 };
 
-// Every group from the process's own up to the root counts: the tightest limit holds. `root` stands
-// before /proc and /sys; tests give a folder.
+// Every group from the process's own up to the root counts: the tightest limit holds. `root` stands before /proc and
+// /sys; tests give a folder.
 CgroupLimits ReadCgroupLimits(const std::string& root = "");
 
 }  // namespace lockstep::topology

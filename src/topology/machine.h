@@ -1,5 +1,4 @@
-// What this machine is made of and how much of it the process may use: CPUs, cores, NUMA nodes,
-// caches.
+// What this machine is made of and how much of it the process may use: CPUs, cores, NUMA nodes, caches.
 //
 // Units:   bytes; CPUs are hardware threads, numbered as the system does
 // Errors:  kInternal  discovery failed
@@ -50,8 +49,7 @@ struct Machine {
   int num_allowed_cores() const;  // with at least one allowed CPU
   // What may run at the same time: allowed CPUs, cut by the quota (rounded down, at least 1).
   int num_usable_cpus() const;
-  // The default for ranks x threads: one thread a core, for the second one of a core adds no memory
-  // bandwidth.
+  // The default for ranks x threads: one thread a core, for the second one of a core adds no memory bandwidth.
   int num_usable_cores() const;
   bool has_smt() const;
 

@@ -10,8 +10,8 @@
 namespace lockstep::topology {
 namespace {
 
-// Allowed CPUs: first hardware threads by node and core, then the second ones alike. smt_index is
-// counted again among the allowed, for the mask may leave only a core's second thread.
+// Allowed CPUs: first hardware threads by node and core, then the second ones alike. smt_index is counted again among
+// the allowed, for the mask may leave only a core's second thread.
 std::vector<Cpu> InOrder(const Machine& machine) {
   std::vector<Cpu> cpus;
   std::map<int, int> allowed_of_core;

@@ -1,5 +1,5 @@
-// Where ranks and their threads run: a CPU for each, so that a rank stays on one NUMA node and
-// ranks of a node are neighbours in the canonical tree.
+// Where ranks and their threads run: a CPU for each, so that a rank stays on one NUMA node and ranks of a node are
+// neighbours in the canonical tree.
 //
 // Errors:  none: what does not fit is placed anyway, flagged and explained
 // Threads: a value
@@ -22,9 +22,9 @@ struct Placement {
   std::string warning;                    // for a person; empty if all is well
 };
 
-// One thread a core before a second one on any core. Ranks spread evenly over the NUMA nodes that
-// have allowed CPUs, for memory bandwidth is what decoding is short of; if a node would be too
-// small, they fill the machine in order. world_size, threads_per_rank >= 1.
+// One thread a core before a second one on any core. Ranks spread evenly over the NUMA nodes that have allowed CPUs,
+// for memory bandwidth is what decoding is short of; if a node would be too small, they fill the machine in order.
+// world_size, threads_per_rank >= 1.
 Placement PlaceRanks(const Machine& machine, int world_size, int threads_per_rank);
 
 }  // namespace lockstep::topology

@@ -15,8 +15,7 @@
 namespace lockstep::topology {
 namespace {
 
-// nodes x cores x smt hardware threads, numbered as Linux does: all first threads, then all second
-// ones.
+// nodes x cores x smt hardware threads, numbered as Linux does: all first threads, then all second ones.
 Machine MakeMachine(int nodes, int cores_per_node, int smt) {
   Machine m;
   m.num_packages = nodes;

@@ -1,6 +1,5 @@
-// libFuzzer target of the GGUF loader: no input may crash it, leave the bytes it was given, or take
-// much memory. Seeds: tests/data/gguf. The first build is for kLoad, the second for kInspect, so
-// both modes meet every input.
+// libFuzzer target of the GGUF loader: no input may crash it, leave the bytes it was given, or take much memory. Seeds:
+// tests/data/gguf. The first build is for kLoad, the second for kInspect, so both modes meet every input.
 #include <cstdint>
 
 #include "base/log.h"
@@ -17,8 +16,7 @@ using lockstep::model::GgufMode;
 uint64_t ReadAll(const GgufFile& file) {
   uint64_t sum = 0;
   for (const auto& value : file.values()) {
-    sum +=
-        file.GetUint(value.key).ok() + file.GetFloat(value.key).ok() + file.GetBool(value.key).ok();
+    sum += file.GetUint(value.key).ok() + file.GetFloat(value.key).ok() + file.GetBool(value.key).ok();
     if (auto text = file.GetString(value.key); text.ok()) sum += text->size();
     if (auto ints = file.GetInts(value.key); ints.ok()) sum += ints->size();
     if (auto floats = file.GetFloats(value.key); floats.ok()) sum += floats->size();
@@ -36,8 +34,7 @@ uint64_t ReadAll(const GgufFile& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  lockstep::SetLogLevel(
-      lockstep::LogLevel::kError);  // a warning for each input would drown the report
+  lockstep::SetLogLevel(lockstep::LogLevel::kError);  // a warning for each input would drown the report
   return 0;
 }
 

@@ -1,5 +1,4 @@
-// Any bytes as a template, rendered over a small request: it must end, inside its limits, with text
-// or a Status.
+// Any bytes as a template, rendered over a small request: it must end, inside its limits, with text or a Status.
 #include <cstddef>
 #include <cstdint>
 #include <string>

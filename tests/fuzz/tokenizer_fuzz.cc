@@ -1,5 +1,4 @@
-// Fuzzes the tokenizer twice: with a good small vocabulary and hostile text, and with a hostile
-// specification.
+// Fuzzes the tokenizer twice: with a good small vocabulary and hostile text, and with a hostile specification.
 //
 // Input: one byte of flags, then the text up to the first 0xFE, then the lines of a specification.
 #include <cstdint>
@@ -35,8 +34,7 @@ TokenizerSpec GoodSpec(const char* pre) {
   return spec;
 }
 
-// What holds for every tokenizer: streams equal the whole, text is valid, user text holds no
-// control token.
+// What holds for every tokenizer: streams equal the whole, text is valid, user text holds no control token.
 void CheckDecode(const Tokenizer& t, const std::vector<int32_t>& ids) {
   for (bool skip_special : {false, true}) {
     StreamDecoder decoder(&t, skip_special);
@@ -74,8 +72,7 @@ void FuzzText(uint8_t flags, std::string_view text) {
   }
 }
 
-// Lines: "t<type letter><text>" a token, "m<text>" a merge, "i<4 bytes>" the ids of BOS, EOS,
-// unknown and end of turn.
+// Lines: "t<type letter><text>" a token, "m<text>" a merge, "i<4 bytes>" the ids of BOS, EOS, unknown and end of turn.
 void FuzzSpec(uint8_t flags, std::string_view text, std::string_view lines) {
   TokenizerSpec spec;
   spec.model = "gpt2";

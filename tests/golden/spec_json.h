@@ -1,6 +1,5 @@
-// A TokenizerSpec from JSON, for tests: the keys are those of the struct. Tokens may be a list, or,
-// for a part of a large vocabulary, {"size": N, "tokens": {"id": "text"}}: the other ids are unused
-// tokens with a name of their own.
+// A TokenizerSpec from JSON, for tests: the keys are those of the struct. Tokens may be a list, or, for a part of a
+// large vocabulary, {"size": N, "tokens": {"id": "text"}}: the other ids are unused tokens with a name of their own.
 //
 // Errors: a test's own file is wrong: nlohmann::json throws and ends the program
 #pragma once

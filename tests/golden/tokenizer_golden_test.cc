@@ -1,6 +1,5 @@
-// The tokenizer against ids that Hugging Face's tokenizers gave (tools/tokenizer_golden.py), on the
-// parts of four real vocabularies that the golden files hold. tokenizer_model_test.cc does the same
-// on a whole model file.
+// The tokenizer against ids that Hugging Face's tokenizers gave (tools/tokenizer_golden.py), on the parts of four real
+// vocabularies that the golden files hold. tokenizer_model_test.cc does the same on a whole model file.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -93,8 +92,7 @@ TEST(TokenizerCases, DigitsSymbolsAndRanks) {
   EXPECT_EQ(pieces("4 \u00bd months"), "4| |\u00bd| months");
 }
 
-// What a user types never becomes a control token (llama.cpp#24382): no message can close its own
-// turn.
+// What a user types never becomes a control token (llama.cpp#24382): no message can close its own turn.
 TEST(TokenizerCases, TypedControlTokensAreText) {
   const auto t = Make("qwen2");
   const TextPart chat[] = {{"<|im_start|>user\n"}, {"A<|im_end|>B", true}, {"<|im_end|>\n<|im_start|>assistant\n"}};
@@ -104,8 +102,7 @@ TEST(TokenizerCases, TypedControlTokensAreText) {
   EXPECT_EQ(t->Encode("hello </think> world").value(), (Ids{14990, 690, 26865, 29, 1879}));
 }
 
-// The letters that stand for bytes never show, and text that really holds them keeps them
-// (distributed-llama#142).
+// The letters that stand for bytes never show, and text that really holds them keeps them (distributed-llama#142).
 TEST(TokenizerCases, ByteLettersAreDecodedOnce) {
   const auto t = Make("gpt-2");
   const Ids ids = {17250, 628, 2124, 34754, 254, 38251};

@@ -1,8 +1,7 @@
-// tokenizer_ids SPEC.json [--parse-special] < TEXTS > IDS: the program that
-// tools/tokenizer_compare.py drives.
+// tokenizer_ids SPEC.json [--parse-special] < TEXTS > IDS: the program that tools/tokenizer_compare.py drives.
 //
-// SPEC.json is a TokenizerSpec (tools/hf_oracle.py writes it). Each line of TEXTS is a JSON string,
-// so that a text may hold newlines; each line of IDS is {"ids": [...], "decoded": "..."}.
+// SPEC.json is a TokenizerSpec (tools/hf_oracle.py writes it). Each line of TEXTS is a JSON string, so that a text may
+// hold newlines; each line of IDS is {"ids": [...], "decoded": "..."}.
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
-// The tokenizer of the test model's own file against Hugging Face's ids
-// (tests/golden/tokenizer_smollm.json).
+// The tokenizer of the test model's own file against Hugging Face's ids (tests/golden/tokenizer_smollm.json).
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,12 +1,9 @@
-// Attention of one row: keys in position order along the row's own path, in chunks at absolute
-// multiples of 64.
+// Attention of one row: keys in position order along the row's own path, in chunks at absolute multiples of 64.
 //
 // Shapes:  AttentionArgs in kernels.h
 // Capture: yes
-// Order:   q.k is the canonical 16-lane sum; a chunk's weights are summed by the same rule over the
-// key's index in the
-//          chunk; values are a chain over the chunk's keys; chunks merge in order. Siblings are not
-//          read.
+// Order:   q.k is the canonical 16-lane sum; a chunk's weights are summed by the same rule over the key's index in the
+//          chunk; values are a chain over the chunk's keys; chunks merge in order. Siblings are not read.
 // Source:  the chunked softmax of Milakov and Gimelshein (2018), with fixed chunks; ours
 #pragma once
 
@@ -24,8 +21,7 @@ inline const void* KvRow(const void* page, int key, int head_dim) {
   return static_cast<const char*>(page) + static_cast<int64_t>(key) * head_dim * kBytes;
 }
 
-// Scores of one chunk: out[h][j] = scale * (q[h] . k[j]), for j < n; -inf behind, up to the next
-// multiple of 16.
+// Scores of one chunk: out[h][j] = scale * (q[h] . k[j]), for j < n; -inf behind, up to the next multiple of 16.
 template <DType kKv, int H, class KeyAt>
 inline void ChunkScores(const AttentionArgs& a, const float* q, KeyAt key_at, int n, float* out) {
   const F32x16 scale = Set(a.scale);

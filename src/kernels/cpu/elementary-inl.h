@@ -1,5 +1,4 @@
-// exp and log on sixteen lanes: the polynomials of kernels/ref/elementary.h, operation for
-// operation.
+// exp and log on sixteen lanes: the polynomials of kernels/ref/elementary.h, operation for operation.
 //
 // Shapes:  lane by lane
 // Capture: pure functions

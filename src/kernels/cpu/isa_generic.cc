@@ -1,10 +1,10 @@
-// The kernels compiled for generic. Only this file's flags allow its instructions, so nothing that
-// another file could also instantiate (a library template, an inline function of a shared header)
-// may be used below.
+// The kernels compiled for generic. Only this file's flags allow its instructions, so nothing that another file could
+// also instantiate (a library template, an inline function of a shared header) may be used below.
 #define LS_ISA isa_generic
 #define LS_ISA_NAME "generic"
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/unroll.h"
 //
 #include "kernels/cpu/vec_generic.h"
 //

@@ -1,13 +1,12 @@
-// The CPU kernels of a step, as one table of functions an instruction set. Every table gives the
-// same bits.
+// The CPU kernels of a step, as one table of functions an instruction set. Every table gives the same bits.
 //
 // Shapes:  beside each argument; rows are T, the rows of the step
 // Units:   strides (ld_*) in elements
 // Errors:  none: shapes are checked when the step is prepared; a bad one here is a bug (LS_DCHECK)
 // Threads: any; a call writes only the outputs it names
 // Capture: yes: no allocation, no system call
-// Order:   docs/numerics.md; kernels/ref/ is the definition that the tests compare with, bit for
-// bit Source:  ours; the block formats are GGUF's, repacked (pack.h)
+// Order:   docs/numerics.md; kernels/ref/ is the definition that the tests compare with, bit for bit
+// Source:  ours; the block formats are GGUF's, repacked (pack.h)
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,7 @@
 
 namespace lockstep::kernels {
 
-// Rows of activations quantised to int8 in blocks of 32. K is padded to a multiple of 32 with
-// zeros.
+// Rows of activations quantised to int8 in blocks of 32. K is padded to a multiple of 32 with zeros.
 struct QuantRows {
   int8_t* q;          // [T, ld_q]
   float* scale;       // [T, ld_block]  one a block
@@ -28,8 +26,7 @@ struct QuantRows {
   int64_t ld_block;
 };
 
-// A rank's slice of a weight matrix, repacked: groups of 16 outputs, K in order (pack.h describes
-// the bytes).
+// A rank's slice of a weight matrix, repacked: groups of 16 outputs, K in order (pack.h describes the bytes).
 struct PackedMatrix {
   DType dtype;
   int num_outputs;      // real outputs; the last group is padded with zero weights
@@ -39,9 +36,9 @@ struct PackedMatrix {
   const uint8_t* data;
 };
 
-// How the K dimension of a matmul is summed: leaves in order, each a chain from zero, merged as a
-// postfix program; where emit[i] >= 0 the one remaining partial sum goes to out[emit[i]] and the
-// stack is empty again. A column-parallel matmul has one leaf and one output.
+// How the K dimension of a matmul is summed: leaves in order, each a chain from zero, merged as a postfix program;
+// where emit[i] >= 0 the one remaining partial sum goes to out[emit[i]] and the stack is empty again. A column-parallel
+// matmul has one leaf and one output.
 struct LeafPlan {
   int num_leaves;
   int k_end[kMaxLeaves];  // elements, ascending; multiples of 32 but for the last
@@ -61,8 +58,7 @@ struct MatmulArgs {
   int64_t ld_out;
 };
 
-// x <- x + tree sum of the partials (if any), then RMSNorm, then the forms that the next matmul
-// reads.
+// x <- x + tree sum of the partials (if any), then RMSNorm, then the forms that the next matmul reads.
 struct NormArgs {
   float* x;                      // [D] one row, updated in place; padded to 16 with zeros
   const float* const* partials;  // [num_partials] pointers to [D], or null
@@ -80,9 +76,8 @@ struct AttentionArgs {
   int head_dim;    // Dh, a multiple of 16
   float scale;
   DType kv_dtype;  // kF16 or kF32
-  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is
-  // one page: page_k[c], page_v[c] point to [kKvChunk, Dh]. Later ones are gathered: key j of the
-  // tail is tail_k[j], tail_v[j].
+  // Keys of the row's path in position order, in chunks of kKvChunk. Chunk c < num_linear_chunks is one page:
+  // page_k[c], page_v[c] point to [kKvChunk, Dh]. Later ones are gathered: key j of the tail is tail_k[j], tail_v[j].
   const void* const* page_k;
   const void* const* page_v;
   int num_linear_chunks;

@@ -2,8 +2,10 @@
 //
 // Shapes:  MatmulArgs in kernels.h
 // Capture: yes
-// Order:   leaf by leaf, block by block; inside a block an exact integer; leaves by the plan's
-// postfix program Source:  ours
+// Order:   leaf by leaf, block by block; inside a block an exact integer; leaves by the plan's postfix program
+// Cost:    one row is bound by the memory that the weights come from, eight rows about equally by memory and by the
+//          dot products (docs/results/cpu-kernels.md)
+// Source:  ours
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {
@@ -15,22 +17,23 @@ struct LeafStack {
   F32x16 sums[4][R * G];  // depth of a tree of 8 leaves: at most 3 waiting and one on top
   int depth = 0;
 
-  void Finish(const LeafPlan& plan, int leaf, const F32x16 (&acc)[R * G], const MatmulArgs& a,
-              int row, int group) {
-    for (int i = 0; i < R * G; ++i) sums[depth][i] = acc[i];
-    ++depth;
+  // The newest leaf stays in registers while it is merged: most leaves end a merge or the plan.
+  void Finish(const LeafPlan& plan, int leaf, F32x16 (&acc)[R * G], const MatmulArgs& a, int row, int group) {
     for (int m = 0; m < plan.merges_after[leaf]; ++m) {
       --depth;
-      for (int i = 0; i < R * G; ++i) sums[depth - 1][i] = Add(sums[depth - 1][i], sums[depth][i]);
+      LS_UNROLL for (int i = 0; i < R * G; ++i) acc[i] = Add(sums[depth][i], acc[i]);
     }
-    if (plan.emit[leaf] < 0) return;
+    if (plan.emit[leaf] < 0) {
+      LS_UNROLL for (int i = 0; i < R * G; ++i) sums[depth][i] = acc[i];
+      ++depth;
+      return;
+    }
     float* out = a.out[plan.emit[leaf]];
-    for (int r = 0; r < R; ++r) {
-      for (int g = 0; g < G; ++g) {
-        Store(out + (row + r) * a.ld_out + (group + g) * 16, sums[0][r * G + g]);
+    LS_UNROLL for (int r = 0; r < R; ++r) {
+      LS_UNROLL for (int g = 0; g < G; ++g) {
+        Store(out + (row + r) * a.ld_out + (group + g) * 16, acc[r * G + g]);
       }
     }
-    depth = 0;
   }
 };
 
@@ -52,43 +55,57 @@ struct QuantFormat<DType::kQ8_0> {
   static constexpr bool kHasMin = false;
 };
 
-template <DType kType, int R>
+// R rows x G neighbouring groups. kPrefetch: asks for the groups behind these while it reads these, one group's bytes
+// ahead: the hardware's prefetcher stops at 4 KiB, and a group's quants, scales and minima are three streams to it.
+// Behind the last group lie the bytes of some other matrix; a prefetch beyond mapped memory does nothing.
+template <DType kType, int R, int G, bool kPrefetch>
 inline void QuantTile(const MatmulArgs& a, int group, int row) {
   using Format = QuantFormat<kType>;
   const PackedMatrix& w = *a.weight;
   const int num_blocks = w.k / kBlock;
-  const uint8_t* quants = w.data + group * w.group_bytes;
-  const auto* scales = reinterpret_cast<const uint16_t*>(quants + num_blocks * Format::kQuantBytes);
-  const uint16_t* mins = scales + num_blocks * 16;
+  const int64_t group_bytes = w.group_bytes;
+  const uint8_t* quants = w.data + group * group_bytes;
+  const uint8_t* scales = quants + num_blocks * Format::kQuantBytes;
+  const uint8_t* mins = scales + num_blocks * 32;
+  const uint8_t* ahead = quants + G * group_bytes;
   const QuantRows& x = *a.quant;
-  const int8_t* xq = x.q + row * x.ld_q;
-  const float* x_scale = x.scale + row * x.ld_block;
-  const float* x_scaled_sum = x.scaled_sum + row * x.ld_block;
-  const int32_t* x_sum = x.sum + row * x.ld_block;
+  const int64_t ld_q = x.ld_q, ld_block = x.ld_block;
+  const int8_t* xq = x.q + row * ld_q;
+  const float* x_scale = x.scale + row * ld_block;
+  const float* x_scaled_sum = x.scaled_sum + row * ld_block;
+  const int32_t* x_sum = x.sum + row * ld_block;
 
-  LeafStack<R, 1> stack;
-  int b = 0;
+  LeafStack<R, G> stack;
+  int64_t b = 0;
   for (int leaf = 0; leaf < a.plan->num_leaves; ++leaf) {
-    F32x16 acc[R];
-    for (int r = 0; r < R; ++r) acc[r] = Set(0.0f);
-    for (const int end = a.plan->k_end[leaf] / kBlock; b < end; ++b) {
-      I32x16 sum[R];
-      if constexpr (kType == DType::kQ8_0) {
-        DotQ8<R>(quants + b * 512, xq + b * kBlock, x.ld_q, sum);
-      } else {
-        DotQ4<R>(quants + b * 256, xq + b * kBlock, x.ld_q, sum);
+    F32x16 acc[R * G];
+    LS_UNROLL for (int i = 0; i < R * G; ++i) acc[i] = Set(0.0f);
+    for (const int64_t end = a.plan->k_end[leaf] / kBlock; b < end; ++b) {
+      if constexpr (kPrefetch) {
+        constexpr int kLines = (Format::kQuantBytes + (Format::kHasMin ? 64 : 32)) * G / 64;
+        LS_UNROLL for (int i = 0; i < kLines; ++i) Prefetch(ahead + (b * kLines + i) * 64);
       }
-      F32x16 scale = LoadF16(scales + b * 16);
-      F32x16 min;
-      if constexpr (Format::kHasMin) min = LoadF16(mins + b * 16);
-      for (int r = 0; r < R; ++r) {
-        if constexpr (Format::kOffset != 0) {
-          sum[r] = SubI(sum[r], SetI(Format::kOffset * x_sum[r * x.ld_block + b]));
-        }
-        F32x16 both = Mul(scale, Set(x_scale[r * x.ld_block + b]));
-        acc[r] = Fma(ToF32(sum[r]), both, acc[r]);
-        if constexpr (Format::kHasMin) {
-          acc[r] = Fma(min, Set(x_scaled_sum[r * x.ld_block + b]), acc[r]);
+      I32x16 sum[R * G];
+      // The offset of the stored weights is taken off first: the integers are exact in any order.
+      LS_UNROLL for (int r = 0; r < R; ++r) {
+        I32x16 start = OffsetSum<Format::kOffset>(x_sum + r * ld_block + b);
+        LS_UNROLL for (int g = 0; g < G; ++g) sum[r * G + g] = start;
+      }
+      if constexpr (kType == DType::kQ8_0) {
+        DotQ8<R, G>(quants + b * 512, group_bytes, xq + b * kBlock, ld_q, sum);
+      } else {
+        DotQ4<R, G>(quants + b * 256, group_bytes, xq + b * kBlock, ld_q, sum);
+      }
+      LS_UNROLL for (int g = 0; g < G; ++g) {
+        const int64_t at = g * group_bytes + b * 32;
+        F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(scales + at));
+        F32x16 min;
+        if constexpr (Format::kHasMin) min = LoadF16(reinterpret_cast<const uint16_t*>(mins + at));
+        LS_UNROLL for (int r = 0; r < R; ++r) {
+          F32x16& out = acc[r * G + g];
+          F32x16 both = Mul(scale, Set(x_scale[r * ld_block + b]));
+          out = Fma(ToF32(sum[r * G + g]), both, out);
+          if constexpr (Format::kHasMin) out = Fma(min, Set(x_scaled_sum[r * ld_block + b]), out);
         }
       }
     }
@@ -113,11 +130,11 @@ inline void FloatTile(const MatmulArgs& a, int group, int row) {
   int k = 0;
   for (int leaf = 0; leaf < a.plan->num_leaves; ++leaf) {
     F32x16 acc[R * G];
-    for (int i = 0; i < R * G; ++i) acc[i] = Set(0.0f);
+    LS_UNROLL for (int i = 0; i < R * G; ++i) acc[i] = Set(0.0f);
     for (const int end = a.plan->k_end[leaf]; k < end; ++k) {
-      for (int g = 0; g < G; ++g) {
+      LS_UNROLL for (int g = 0; g < G; ++g) {
         F32x16 weights = LoadWeights<kType>(data + g * w.group_bytes + k * kBytes);
-        for (int r = 0; r < R; ++r) {
+        LS_UNROLL for (int r = 0; r < R; ++r) {
           acc[r * G + g] = Fma(weights, Set(x[r * a.ld_x + k]), acc[r * G + g]);
         }
       }
@@ -126,28 +143,51 @@ inline void FloatTile(const MatmulArgs& a, int group, int row) {
   }
 }
 
+// The rows from `row` on, at most four of them, against G groups; returns how many.
+template <DType kType, int G, bool kPrefetch>
+inline int QuantRowsTile(const MatmulArgs& a, int group, int row) {
+  switch (a.rows - row) {
+    case 1:
+      QuantTile<kType, 1, G, kPrefetch>(a, group, row);
+      return 1;
+    case 2:
+      QuantTile<kType, 2, G, kPrefetch>(a, group, row);
+      return 2;
+    case 3:
+      QuantTile<kType, 3, G, kPrefetch>(a, group, row);
+      return 3;
+    default:
+      QuantTile<kType, 4, G, kPrefetch>(a, group, row);
+      return 4;
+  }
+}
+
+template <DType kType, int G, bool kTall>
+inline void QuantGroups(const MatmulArgs& a, int group) {
+  int row = 0;
+  if constexpr (kTall) {
+    if (a.rows >= 8) {
+      QuantTile<kType, 8, G, true>(a, group, 0);
+      row = 8;
+    } else {
+      row = QuantRowsTile<kType, G, true>(a, group, 0);
+    }
+    for (; row + 8 <= a.rows; row += 8) QuantTile<kType, 8, G, false>(a, group, row);
+  } else {
+    row = QuantRowsTile<kType, G, true>(a, group, 0);
+  }
+  while (row < a.rows) row += QuantRowsTile<kType, G, false>(a, group, row);
+}
+
 template <DType kType>
 inline void QuantMatmul(const MatmulArgs& a) {
-  for (int group = a.group_begin; group < a.group_end; ++group) {
-    int row = 0;
-    if constexpr (kMaxTileRows >= 8) {
-      for (; row + 8 <= a.rows; row += 8) QuantTile<kType, 8>(a, group, row);
-    }
-    for (; row + 4 <= a.rows; row += 4) QuantTile<kType, 4>(a, group, row);
-    switch (a.rows - row) {
-      case 3:
-        QuantTile<kType, 3>(a, group, row);
-        break;
-      case 2:
-        QuantTile<kType, 2>(a, group, row);
-        break;
-      case 1:
-        QuantTile<kType, 1>(a, group, row);
-        break;
-      default:
-        break;
+  int group = a.group_begin;
+  if constexpr (kPairRows > 0) {
+    if (a.rows <= kPairRows) {
+      for (; group + 2 <= a.group_end; group += 2) QuantGroups<kType, 2, false>(a, group);
     }
   }
+  for (; group < a.group_end; ++group) QuantGroups<kType, 1, (kMaxTileRows >= 8)>(a, group);
 }
 
 // Several groups at once, since a lane's chain of fused multiply-adds is bound by latency.

@@ -1,10 +1,9 @@
-// Kernels over one row at a time: residual + RMSNorm, int8 quantisation, SiLU, rope, cache stores,
-// argmax, exp, log.
+// Kernels over one row at a time: residual + RMSNorm, int8 quantisation, SiLU, rope, cache stores, argmax, exp, log.
 //
 // Shapes:  beside each field in kernels.h
 // Capture: yes
-// Order:   sums that cross lanes are the canonical 16-lane sum; everything else is element by
-// element Source:  ours
+// Order:   sums that cross lanes are the canonical 16-lane sum; everything else is element by element
+// Source:  ours
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {
@@ -52,8 +51,7 @@ void QuantiseRow(const float* x, int k, const QuantRows& out, int row) {
       scale = __builtin_nanf("");
       inverse = 0.0f;
       lo = hi = Set(0.0f);
-    } else if (bits <
-               0x0d800000) {  // below 2^-100: its inverse could overflow; the block counts as zero
+    } else if (bits < 0x0d800000) {  // below 2^-100: its inverse could overflow; the block counts as zero
       scale = 0.0f;
       inverse = 0.0f;
     } else {

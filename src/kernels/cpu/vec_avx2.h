@@ -100,8 +100,7 @@ inline I32x16 ShiftRight(I32x16 a) {
 inline F32x16 ToF32(I32x16 a) {
   return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
 }
-// The control word rounds half to even: no thread of Lockstep changes it (base/fp_env.h sets and
-// checks it).
+// The control word rounds half to even: no thread of Lockstep changes it (base/fp_env.h sets and checks it).
 inline I32x16 RoundToI32(F32x16 a) {
   return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)};
 }
@@ -118,8 +117,7 @@ inline void StoreI8(int8_t* p, I32x16 a) {
   __m256i mask = _mm256_set1_epi32(0xff);
   __m256i words = _mm256_packus_epi32(_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask));
   words = _mm256_permute4x64_epi64(words, 0xd8);
-  __m128i bytes =
-      _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 inline int32_t ReduceMaxI(I32x16 a) {

@@ -23,8 +23,7 @@ inline F32x16 LoadF16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 inline void StoreF16(uint16_t* p, F32x16 a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 inline F32x16 LoadBF16(const uint16_t* p) {
   __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -110,9 +109,8 @@ inline float ReduceTree(F32x16 a) {
   __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
   return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-// Four rounds, each halving the number of vectors: fold(a, b) holds the half sums of a in its lower
-// half of each group and those of b in its upper half, so that lane j of the last vector is the
-// tree sum of v[j].
+// Four rounds, each halving the number of vectors: fold(a, b) holds the half sums of a in its lower half of each group
+// and those of b in its upper half, so that lane j of the last vector is the tree sum of v[j].
 inline F32x16 ReduceTree16(const F32x16* v) {
   F32x16 eight[8], four[4], two[2];
   for (int i = 0; i < 8; ++i) {  // lanes x + (x+8): the result holds v[i] below and v[i+8] above
@@ -122,17 +120,14 @@ inline F32x16 ReduceTree16(const F32x16* v) {
   for (int i = 0; i < 4; ++i) {  // x + (x+4): 128-bit blocks become v[i], v[i+4], v[i+8], v[i+12]
     F32x16 a = eight[i], b = eight[i + 4];
     four[i] = _mm512_add_ps(
-        _mm512_permutex2var_ps(
-            a, _mm512_set_epi32(27, 26, 25, 24, 11, 10, 9, 8, 19, 18, 17, 16, 3, 2, 1, 0), b),
-        _mm512_permutex2var_ps(
-            a, _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 23, 22, 21, 20, 7, 6, 5, 4), b));
+        _mm512_permutex2var_ps(a, _mm512_set_epi32(27, 26, 25, 24, 11, 10, 9, 8, 19, 18, 17, 16, 3, 2, 1, 0), b),
+        _mm512_permutex2var_ps(a, _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 23, 22, 21, 20, 7, 6, 5, 4), b));
   }
   for (int i = 0; i < 2; ++i) {  // x + (x+2) inside each block
     F32x16 a = four[i], b = four[i + 2];
     two[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
   }
-  // x + (x+1): pairs (v[i] low, v[i] high, v[i+2] low, v[i+2] high); the unpacking puts v[0..3] in
-  // order.
+  // x + (x+1): pairs (v[i] low, v[i] high, v[i+2] low, v[i+2] high); the unpacking puts v[0..3] in order.
   F32x16 a = two[0], b = two[1];
   F32x16 even = _mm512_shuffle_ps(a, b, 0x88), odd = _mm512_shuffle_ps(a, b, 0xdd);
   F32x16 sum = _mm512_add_ps(even, odd);  // in each block: v[0], v[2], v[1], v[3] (plus 4 x block)

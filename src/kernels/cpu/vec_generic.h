@@ -1,10 +1,8 @@
-// F32x16 in plain C++: sixteen lanes, the unit of the law. The same interface stands in vec_avx2.h
-// and vec_avx512.h, and all three give the same bits for every operation, since each is one IEEE
-// operation a lane.
+// F32x16 in plain C++: sixteen lanes, the unit of the law. The same interface stands in vec_avx2.h and vec_avx512.h,
+// and all three give the same bits for every operation, since each is one IEEE operation a lane.
 //
-// Included by exactly one translation unit an instruction set, inside namespace LS_ISA (see
-// isa_generic.cc): nothing here may be shared between them, or the linker could pick code that the
-// machine cannot run.
+// Included by exactly one translation unit an instruction set, inside namespace LS_ISA (see isa_generic.cc): nothing
+// here may be shared between them, or the linker could pick code that the machine cannot run.
 #pragma once
 
 #include <cstdint>
@@ -100,13 +98,11 @@ inline I32x16 SetI(int32_t x) {
   return r;
 }
 inline I32x16 AddI(I32x16 a, I32x16 b) {
-  LS_LANES a.lane[i] =
-      static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) + static_cast<uint32_t>(b.lane[i]));
+  LS_LANES a.lane[i] = static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) + static_cast<uint32_t>(b.lane[i]));
   return a;
 }
 inline I32x16 SubI(I32x16 a, I32x16 b) {
-  LS_LANES a.lane[i] =
-      static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) - static_cast<uint32_t>(b.lane[i]));
+  LS_LANES a.lane[i] = static_cast<int32_t>(static_cast<uint32_t>(a.lane[i]) - static_cast<uint32_t>(b.lane[i]));
   return a;
 }
 inline I32x16 AndI(I32x16 a, I32x16 b) {

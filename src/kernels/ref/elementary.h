@@ -1,15 +1,12 @@
-// exp and log in fp32: the definition. Every path that feeds a token uses these polynomials, on
-// every target.
+// exp and log in fp32: the definition. Every path that feeds a token uses these polynomials, on every target.
 //
-// Shapes:  one value
-// Capture: pure functions
-// Order:   the operations as written; fma is one rounding
-// Source:  exp: x = n ln2 + r with n = round(x / ln2), |r| <= ln2/2, Taylor to r^7/7! (the rest is
-// below 2^-27 of the
-//          value). ln2 in two parts, the first with 9 trailing zero bits so that n * hi is exact.
-//          log: x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m-1)/(m+1),
-//          series to s^11/11
-//          (|s| <= 0.1716, the rest is below 2^-30).
+// Shapes:   one value
+// Capture:  pure functions
+// Order:    the operations as written; fma is one rounding
+// Source:   exp: x = n ln2 + r with n = round(x / ln2), |r| <= ln2/2, Taylor to r^7/7! (the rest is below 2^-27 of the
+//           value). ln2 in two parts, the first with 9 trailing zero bits so that n * hi is exact.
+//           log: x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m-1)/(m+1), series to s^11/11
+//           (|s| <= 0.1716, the rest is below 2^-30).
 // Accuracy: below 2 units in the last place against a double version (elementary_test.cc)
 #pragma once
 

@@ -46,10 +46,18 @@ void SinCos64(double x, double* sin, double* cos) {
     term_cos *= -z / ((2 * i + 1) * (2 * i + 2));
   }
   switch (static_cast<long long>(k) & 3) {
-    case 0: *sin = s, *cos = c; break;
-    case 1: *sin = c, *cos = -s; break;
-    case 2: *sin = -s, *cos = -c; break;
-    default: *sin = -c, *cos = s; break;
+    case 0:
+      *sin = s, *cos = c;
+      break;
+    case 1:
+      *sin = c, *cos = -s;
+      break;
+    case 2:
+      *sin = -s, *cos = -c;
+      break;
+    default:
+      *sin = -c, *cos = s;
+      break;
   }
 }
 

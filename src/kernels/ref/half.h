@@ -9,8 +9,7 @@
 
 namespace lockstep::kernels::ref {
 
-// Static, so that each translation unit keeps its own copy (the instruction-set units must not
-// share code).
+// Static, so that each translation unit keeps its own copy (the instruction-set units must not share code).
 [[maybe_unused]] static inline float F16ToF32(uint16_t h) {
   uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
   uint32_t exponent = (h >> 10) & 0x1fu;
@@ -25,8 +24,7 @@ namespace lockstep::kernels::ref {
     bits = sign;
   } else {  // subnormal: normalise
     int shift = __builtin_clz(mantissa) - 21;
-    bits = sign | ((113u - static_cast<uint32_t>(shift)) << 23) |
-           ((mantissa << (shift + 13)) & 0x7fffffu);
+    bits = sign | ((113u - static_cast<uint32_t>(shift)) << 23) | ((mantissa << (shift + 13)) & 0x7fffffu);
   }
   float f;
   std::memcpy(&f, &bits, sizeof f);
@@ -46,9 +44,8 @@ namespace lockstep::kernels::ref {
     uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
   }
-  if (magnitude < 0x33000000u)
-    return static_cast<uint16_t>(sign);       // below half the least subnormal
-  uint32_t shift = 126u - (magnitude >> 23);  // 14 .. 24
+  if (magnitude < 0x33000000u) return static_cast<uint16_t>(sign);  // below half the least subnormal
+  uint32_t shift = 126u - (magnitude >> 23);                        // 14 .. 24
   uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
   uint32_t half = 1u << (shift - 1);
   uint32_t rounded = mantissa + half - 1 + ((mantissa >> shift) & 1u);

@@ -62,8 +62,7 @@ float Half(const uint8_t* p) {
   return F16ToF32(h);
 }
 
-float DotQuantBlock(DType dtype, const uint8_t* block, const int* xq, float x_scale, int x_sum,
-                    float acc) {
+float DotQuantBlock(DType dtype, const uint8_t* block, const int* xq, float x_scale, int x_sum, float acc) {
   int isum = 0;
   for (int j = 0; j < kBlock; ++j) {
     int w = 0;
@@ -73,21 +72,19 @@ float DotQuantBlock(DType dtype, const uint8_t* block, const int* xq, float x_sc
     isum += w * xq[j];
   }
   acc = std::fma(static_cast<float>(isum), Half(block) * x_scale, acc);
-  if (dtype == DType::kQ4_1)
-    acc = std::fma(Half(block + 2), x_scale * static_cast<float>(x_sum), acc);
+  if (dtype == DType::kQ4_1) acc = std::fma(Half(block + 2), x_scale * static_cast<float>(x_sum), acc);
   return acc;
 }
 
 }  // namespace
 
-float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end,
-              const std::vector<float>& x, const QuantisedRow& xq) {
+float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end, const std::vector<float>& x,
+              const QuantisedRow& xq) {
   float acc = 0;
   if (IsQuantised(dtype)) {
     for (int b = k_begin / kBlock; b < k_end / kBlock; ++b) {
-      acc =
-          DotQuantBlock(dtype, file_row + static_cast<size_t>(b) * GetDTypeInfo(dtype).block_bytes,
-                        &xq.q[static_cast<size_t>(b) * kBlock], xq.scale[b], xq.sum[b], acc);
+      acc = DotQuantBlock(dtype, file_row + static_cast<size_t>(b) * GetDTypeInfo(dtype).block_bytes,
+                          &xq.q[static_cast<size_t>(b) * kBlock], xq.scale[b], xq.sum[b], acc);
     }
     return acc;
   }
@@ -105,8 +102,7 @@ float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end,
   return acc;
 }
 
-std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight,
-                           float eps) {
+std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight, float eps) {
   CanonicalSum squares;
   for (size_t i = 0; i < x.size(); ++i) squares.AddProduct(static_cast<int>(i), x[i], x[i]);
   float mean = squares.Total() / static_cast<float>(x.size());
@@ -130,8 +126,7 @@ void Rope(float* head, int head_dim, const float* cos, const float* sin) {
   }
 }
 
-std::vector<float> Attention(const std::vector<float>& q,
-                             const std::vector<std::vector<float>>& keys,
+std::vector<float> Attention(const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
                              const std::vector<std::vector<float>>& values, float scale) {
   size_t dh = q.size();
   float running_max = 0, running_sum = 0;

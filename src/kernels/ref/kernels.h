@@ -1,5 +1,5 @@
-// The definition of every kernel: simple loops in the order of docs/numerics.md, straight from the
-// file's own bytes. The fast kernels must equal these bit for bit; read this first.
+// The definition of every kernel: simple loops in the order of docs/numerics.md, straight from the file's own bytes.
+// The fast kernels must equal these bit for bit; read this first.
 //
 // Shapes:  one row at a time; beside each function
 // Capture: pure functions
@@ -15,8 +15,7 @@
 
 namespace lockstep::kernels::ref {
 
-// The canonical sum of values that arrive by index: partial sum i mod 16, then lane i + lane i+8,
-// +4, +2, +1.
+// The canonical sum of values that arrive by index: partial sum i mod 16, then lane i + lane i+8, +4, +2, +1.
 class CanonicalSum {
  public:
   void AddProduct(int index, float a, float b);  // one fused multiply-add
@@ -35,14 +34,12 @@ struct QuantisedRow {
 
 QuantisedRow Quantise(const std::vector<float>& x);
 
-// One leaf of a dot product: elements [k_begin, k_end) of a file row against a row of activations;
-// a chain from zero.
-float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end,
-              const std::vector<float>& x, const QuantisedRow& xq);
+// One leaf of a dot product: elements [k_begin, k_end) of a file row against a row of activations; a chain from zero.
+float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end, const std::vector<float>& x,
+              const QuantisedRow& xq);
 
 // (x * 1/sqrt(mean square + eps)) * weight.
-std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight,
-                           float eps);
+std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight, float eps);
 
 float SiluMul(float gate, float up);
 
@@ -50,8 +47,7 @@ float SiluMul(float gate, float up);
 void Rope(float* head, int head_dim, const float* cos, const float* sin);
 
 // One query head over keys and values in path order, already in the cache's precision.
-std::vector<float> Attention(const std::vector<float>& q,
-                             const std::vector<std::vector<float>>& keys,
+std::vector<float> Attention(const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
                              const std::vector<std::vector<float>>& values, float scale);
 
 }  // namespace lockstep::kernels::ref

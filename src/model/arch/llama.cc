@@ -2,7 +2,9 @@
 
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
+#include "model/shard.h"
 #include "model/step_context.h"
+#include "model/weights.h"
 
 namespace lockstep::model {
 

@@ -1,5 +1,4 @@
-// Reads little-endian numbers and strings from untrusted bytes; every read says whether the bytes
-// were there.
+// Reads little-endian numbers and strings from untrusted bytes; every read says whether the bytes were there.
 //
 // Errors:   a read returns false and moves nothing if fewer bytes remain than it needs
 // Requires: a little-endian host
@@ -40,8 +39,7 @@ class ByteReader {
     offset_ += num_bytes;
     return true;
   }
-  // A string as GGUF stores it: u64 length, then the text. The length is compared with what
-  // remains, never added to.
+  // A string as GGUF stores it: u64 length, then the text. The length is compared with what remains, never added to.
   [[nodiscard]] bool ReadString(std::string_view* out) {
     uint64_t start = offset_, length_bytes = 0;
     std::span<const uint8_t> text;

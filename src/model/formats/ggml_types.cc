@@ -8,8 +8,8 @@ GgmlType Built(uint32_t id, DType t) {
   return {id, info.name, info.block_elems, info.block_bytes, t};
 }
 
-// Types without a kernel are listed with their layout all the same: `inspect` shows such files, and
-// a row that does not fit the block is the more useful complaint of the two.
+// Types without a kernel are listed with their layout all the same: `inspect` shows such files, and a row that does not
+// fit the block is the more useful complaint of the two.
 const GgmlType kTypes[] = {
     Built(0, DType::kF32),        Built(1, DType::kF16),        Built(2, DType::kQ4_0),
     Built(3, DType::kQ4_1),       {6, "Q5_0", 32, 22, {}},      {7, "Q5_1", 32, 24, {}},

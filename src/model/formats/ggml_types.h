@@ -1,10 +1,8 @@
-// The tensor type ids of GGUF files: name and block layout of each id that ggml has given out and
-// still reads.
+// The tensor type ids of GGUF files: name and block layout of each id that ggml has given out and still reads.
 //
 // Units:  block_elems in elements, block_bytes in bytes
 // Errors: FindGgmlType returns nullptr for an id that was never given out or was withdrawn
-// Source: the GGUF specification and ggml's public type list (ids 4, 5, 31-33 and 36-38 are
-// withdrawn)
+// Source: the GGUF specification and ggml's public type list (ids 4, 5, 31-33 and 36-38 are withdrawn)
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,7 @@
 namespace lockstep::model {
 namespace {
 
-constexpr size_t kShownBytes =
-    96;  // longer names are cut in messages, so that a message stays one line
+constexpr size_t kShownBytes = 96;  // longer names are cut in messages, so that a message stays one line
 
 const char* TypeName(GgufValueType t) {
   switch (t) {
@@ -93,13 +92,12 @@ std::string GgufFile::Shown(std::string_view text) {
   return out;
 }
 
-Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const uint8_t> bytes,
-                                                  const std::string& name, GgufMode mode) {
+Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const uint8_t> bytes, const std::string& name,
+                                                  GgufMode mode) {
   LS_ASSIGN_OR_RETURN(auto file, GgufParser(bytes, name, mode).Run());
   auto count = file->GetUint("split.count");
   if (count.ok() && *count > 1) {
-    return Unsupported(
-        fmt::format("{}: one of {} parts of a split model; open it by its path", name, *count));
+    return Unsupported(fmt::format("{}: one of {} parts of a split model; open it by its path", name, *count));
   }
   return file;
 }
@@ -118,11 +116,9 @@ Result<const GgufValue*> GgufFile::Need(std::string_view key) const {
 }
 
 Status GgufFile::WrongType(const GgufValue& v, const char* expected) const {
-  std::string type = v.type == GgufValueType::kArray
-                         ? fmt::format("an array of {}", TypeName(v.elem_type))
-                         : TypeName(v.type);
-  return CorruptFile(
-      fmt::format("{}: key {}: is {}, {} expected", path_, Shown(v.key), type, expected));
+  std::string type =
+      v.type == GgufValueType::kArray ? fmt::format("an array of {}", TypeName(v.elem_type)) : TypeName(v.type);
+  return CorruptFile(fmt::format("{}: key {}: is {}, {} expected", path_, Shown(v.key), type, expected));
 }
 
 Result<uint64_t> GgufFile::GetUint(std::string_view key) const {
@@ -137,8 +133,7 @@ Result<uint64_t> GgufFile::GetUint(std::string_view key) const {
   });
   if (!is_integer) return WrongType(*v, "an integer");
   if (negative) {
-    return CorruptFile(
-        fmt::format("{}: key {}: {} is negative", path_, Shown(key), static_cast<int64_t>(out)));
+    return CorruptFile(fmt::format("{}: key {}: {} is negative", path_, Shown(key), static_cast<int64_t>(out)));
   }
   return out;
 }
@@ -193,9 +188,7 @@ Result<std::vector<int32_t>> GgufFile::GetInts(std::string_view key) const {
       out[i] = static_cast<int32_t>(x);
       return std::in_range<int32_t>(x);
     });
-    if (!fits)
-      return CorruptFile(
-          fmt::format("{}: key {}: element {} exceeds 32 bits", path_, Shown(key), i));
+    if (!fits) return CorruptFile(fmt::format("{}: key {}: element {} exceeds 32 bits", path_, Shown(key), i));
   }
   return out;
 }
@@ -224,8 +217,7 @@ Status GgufFile::IndexTensors() {
             [&](uint32_t a, uint32_t b) { return tensors_[a].name < tensors_[b].name; });
   for (size_t i = 1; i < tensor_order_.size(); ++i) {
     if (tensors_[tensor_order_[i - 1]].name == tensors_[tensor_order_[i]].name) {
-      return CorruptFile(fmt::format("{}: tensor {}: appears twice", path_,
-                                     Shown(tensors_[tensor_order_[i]].name)));
+      return CorruptFile(fmt::format("{}: tensor {}: appears twice", path_, Shown(tensors_[tensor_order_[i]].name)));
     }
   }
   return OkStatus();

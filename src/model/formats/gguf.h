@@ -1,28 +1,21 @@
-// A GGUF model file (or all parts of a split one), mapped and checked; the tensor data is used in
-// place.
+// A GGUF model file (or all parts of a split one), mapped and checked; the tensor data is used in place.
 //
-// Shapes:  GgufTensor::shape is outermost first, [rows, cols] of a matrix; the file stores ggml's
-// order, which is the
-//          reverse (innermost first). Row r of a matrix is contiguous.
-// Units:   lengths, offsets and sizes in bytes unless the name says otherwise
+// Shapes:   GgufTensor::shape is outermost first, [rows, cols] of a matrix; the file stores ggml's order, which is the
+//           reverse (innermost first). Row r of a matrix is contiguous.
+// Units:    lengths, offsets and sizes in bytes unless the name says otherwise
 // Requires: a little-endian host
-// Errors:  kNotFound        the file, a part or a key is absent
-//          kCorruptFile     the file contradicts its format: a length or offset that leaves the
-//          file, a duplicate key
-//                           or tensor, a product that overflows, tensors that overlap, parts of
-//                           different models
-//          kUnsupported     legal, but not built: version, big-endian data, tensor type, data not
-//          aligned to its type kInvalidArgument the path is a directory or another non-file Each
-//          text is one line naming file, key or tensor, offset where it helps, and the value.
-// Threads: immutable after Open; any
-// Cost:    Open reads the metadata once and touches no tensor data; memory is O(keys + tensors),
-// never O(a length that
-//          the file merely claims). Arrays stay in the mapping until their accessor is called.
-// Source:  the GGUF specification, v2 and v3. Stricter than it: overlapping tensors are refused,
-// since no writer makes
-//          them and two names for the same bytes hide a wrong offset. Holes, any order of tensors
-//          and bytes after the last one are accepted, and so are tensors with a dimension of 0 (0
-//          bytes).
+// Errors:   kNotFound         the file, a part or a key is absent
+//           kCorruptFile      the file contradicts its format: a length or offset that leaves the file, a duplicate key
+//                             or tensor, a product that overflows, tensors that overlap, parts of different models
+//           kUnsupported      legal, but not built: version, big-endian data, tensor type, data not aligned to its type
+//           kInvalidArgument  the path is a directory or another non-file
+//           Each text is one line naming file, key or tensor, offset where it helps, and the value.
+// Threads:  immutable after Open; any
+// Cost:     Open reads the metadata once and touches no tensor data; memory is O(keys + tensors), never O(a length that
+//           the file merely claims). Arrays stay in the mapping until their accessor is called.
+// Source:   the GGUF specification, v2 and v3. Stricter than it: overlapping tensors are refused, since no writer makes
+//           them and two names for the same bytes hide a wrong offset. Holes, any order of tensors and bytes after the
+//           last one are accepted, and so are tensors with a dimension of 0 (0 bytes).
 #pragma once
 
 #include <cstdint>
@@ -41,8 +34,7 @@ namespace lockstep::model {
 
 struct GgufTensor {
   std::string name;
-  DType dtype =
-      DType::kF32;  // meaningful only if type->dtype is set (always, after Open for kLoad)
+  DType dtype = DType::kF32;       // meaningful only if type->dtype is set (always, after Open for kLoad)
   const GgmlType* type = nullptr;  // the type as the file states it
   std::vector<uint64_t> shape;     // outermost first; 1 to 4 dimensions, 0 allowed
   const uint8_t* data = nullptr;   // in the mapping; nullptr if bytes == 0
@@ -72,7 +64,7 @@ struct GgufValue {
   GgufValueType type = GgufValueType::kU8;
   GgufValueType elem_type = GgufValueType::kU8;  // of an array
   uint64_t num_elems = 0;                        // of an array; else 1
-  std::span<const uint8_t> payload;  // scalar bytes, string text, or the array's elements as stored
+  std::span<const uint8_t> payload;              // scalar bytes, string text, or the array's elements as stored
 };
 
 enum class GgufMode {
@@ -83,12 +75,9 @@ enum class GgufMode {
 class GgufFile {
  public:
   // Any part of a split model opens all its parts; keys come from part 1, tensors from all.
-  static Result<std::unique_ptr<GgufFile>> Open(const std::string& path,
-                                                GgufMode mode = GgufMode::kLoad);
-  // The same from memory, which must stay valid and be aligned to 16 bytes. A part of a split model
-  // is refused.
-  static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes,
-                                                 const std::string& name,
+  static Result<std::unique_ptr<GgufFile>> Open(const std::string& path, GgufMode mode = GgufMode::kLoad);
+  // The same from memory, which must stay valid and be aligned to 16 bytes. A part of a split model is refused.
+  static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, const std::string& name,
                                                  GgufMode mode = GgufMode::kLoad);
 
   const std::string& path() const { return path_; }
@@ -105,18 +94,15 @@ class GgufFile {
   Result<std::string> GetString(std::string_view key) const;  // any bytes, perhaps not UTF-8
   // Elements of an array; 0 if the key is absent or no array. Reads nothing.
   uint64_t NumElems(std::string_view key) const;
-  Result<std::vector<std::string_view>> GetStrings(
-      std::string_view key) const;  // views into the file
-  Result<std::vector<int32_t>> GetInts(
-      std::string_view key) const;  // any integer type, values within int32
+  Result<std::vector<std::string_view>> GetStrings(std::string_view key) const;  // views into the file
+  Result<std::vector<int32_t>> GetInts(std::string_view key) const;  // any integer type, values within int32
   Result<std::vector<float>> GetFloats(std::string_view key) const;  // f32
 
   // --- tensors, in the order of the file (part after part)
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* Find(std::string_view name) const;  // nullptr if absent
 
-  // One line for a person about a name from the file: printable ASCII as is, other bytes as \xNN,
-  // shortened.
+  // One line for a person about a name from the file: printable ASCII as is, other bytes as \xNN, shortened.
   static std::string Shown(std::string_view text);
 
  private:

@@ -1,5 +1,5 @@
-// Every file of tests/data/gguf (made by tools/gguf_corpus.py) must get the verdict of its
-// manifest, quickly and in little memory.
+// Every file of tests/data/gguf (made by tools/gguf_corpus.py) must get the verdict of its manifest, quickly and in
+// little memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -48,8 +48,7 @@ TEST(GgufCorpus, EveryFileGetsItsVerdictWithinASecondAnd64MiB) {
     EXPECT_LT(HeapBytesRequested() - before, 64u << 20);
     EXPECT_EQ(stage, std::string(entry["stage"])) << status.message();
     EXPECT_EQ(StatusCodeName(status.code()), std::string(entry["code"])) << status.message();
-    EXPECT_NE(status.message().find(contains), std::string::npos)
-        << status.message() << "\n  lacks: " << contains;
+    EXPECT_NE(status.message().find(contains), std::string::npos) << status.message() << "\n  lacks: " << contains;
     if (!status.ok()) {
       EXPECT_NE(status.message().find(".gguf: "), std::string::npos) << status.message();
     }
@@ -80,8 +79,7 @@ TEST(GgufCorpus, EveryPrefixOfAModelIsRefused) {
   std::string raw((std::istreambuf_iterator<char>(in)), {});
   ASSERT_GT(raw.size(), 1000u);
   for (size_t n = 0; n < raw.size(); ++n) {
-    std::vector<uint8_t> prefix(
-        raw.begin(), raw.begin() + static_cast<ptrdiff_t>(n));  // exact size, for the sanitizer
+    std::vector<uint8_t> prefix(raw.begin(), raw.begin() + static_cast<ptrdiff_t>(n));  // exact size, for the sanitizer
     ASSERT_FALSE(GgufFile::Parse(prefix, "prefix.gguf").ok()) << n;
   }
 }

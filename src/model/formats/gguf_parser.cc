@@ -13,20 +13,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF is read in place");
 
-// Limits of the format (specification) or, where it has none, far above any real file and small
-// enough that the tables stay harmless: the largest published models have under 100 keys and under
-// 50,000 tensors.
+// Limits of the format (specification) or, where it has none, far above any real file and small enough that the tables
+// stay harmless: the largest published models have under 100 keys and under 50,000 tensors.
 constexpr uint64_t kMaxKeyBytes = 65535;      // specification
 constexpr uint64_t kMaxTensorNameBytes = 64;  // specification
 constexpr uint32_t kMaxDims = 4;              // specification
 constexpr uint64_t kMaxValues = 65536;
 constexpr uint64_t kMaxTensors = 1 << 20;
-constexpr uint64_t kMaxAlignmentBytes =
-    1 << 20;  // above the largest page that a writer could have in mind
+constexpr uint64_t kMaxAlignmentBytes = 1 << 20;  // above the largest page that a writer could have in mind
 constexpr int kMaxArrayDepth = 8;
-// What a claimed count is checked against before anything is reserved: the fewest bytes of an
-// entry. A key counts with its length alone, so that a short file gets the better message about
-// that key.
+// What a claimed count is checked against before anything is reserved: the fewest bytes of an entry. A key counts with
+// its length alone, so that a short file gets the better message about that key.
 constexpr uint64_t kMinValueBytes = 8;
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
 
@@ -64,8 +61,8 @@ Status GgufParser::Corrupt(const std::string& text) const {
 }
 
 Status GgufParser::CutShort(const std::string& what) const {
-  return Corrupt(fmt::format("{} at byte {} runs past the end of the file ({} bytes)", what,
-                             reader_.offset(), bytes_.size()));
+  return Corrupt(
+      fmt::format("{} at byte {} runs past the end of the file ({} bytes)", what, reader_.offset(), bytes_.size()));
 }
 
 Result<std::unique_ptr<GgufFile>> GgufParser::Run() {
@@ -87,24 +84,21 @@ Status GgufParser::ReadHeader() {
   if (!reader_.Read(&magic) || !reader_.Read(&version)) return CutShort("the version");
   // A swapped small number has its low half empty; no version comes near 65536.
   if (version != 0 && (version & 0xffff) == 0) {
-    return Unsupported(fmt::format(
-        "{}: big-endian file (version {:#010x}); only little-endian GGUF is read", name_, version));
+    return Unsupported(
+        fmt::format("{}: big-endian file (version {:#010x}); only little-endian GGUF is read", name_, version));
   }
   if (version != 2 && version != 3) {
-    return Unsupported(
-        fmt::format("{}: GGUF version {}; versions 2 and 3 are read", name_, version));
+    return Unsupported(fmt::format("{}: GGUF version {}; versions 2 and 3 are read", name_, version));
   }
   file_->version_ = version;
   if (!reader_.Read(&num_tensors_) || !reader_.Read(&num_values_)) return CutShort("the header");
   if (num_values_ > kMaxValues || num_values_ > reader_.remaining() / kMinValueBytes) {
-    return Corrupt(fmt::format(
-        "{} metadata keys claimed at byte 16; {} bytes follow the header and the limit is {}",
-        num_values_, reader_.remaining(), kMaxValues));
+    return Corrupt(fmt::format("{} metadata keys claimed at byte 16; {} bytes follow the header and the limit is {}",
+                               num_values_, reader_.remaining(), kMaxValues));
   }
   if (num_tensors_ > kMaxTensors || num_tensors_ > reader_.remaining() / kMinTensorBytes) {
-    return Corrupt(
-        fmt::format("{} tensors claimed at byte 8; {} bytes follow the header and the limit is {}",
-                    num_tensors_, reader_.remaining(), kMaxTensors));
+    return Corrupt(fmt::format("{} tensors claimed at byte 8; {} bytes follow the header and the limit is {}",
+                               num_tensors_, reader_.remaining(), kMaxTensors));
   }
   return OkStatus();
 }
@@ -116,12 +110,10 @@ Status GgufParser::ReadValues() {
     uint64_t start = reader_.offset();
     uint64_t key_bytes = 0;
     if (!reader_.Read(&key_bytes)) return CutShort(fmt::format("metadata key {}", i));
-    if (key_bytes == 0)
-      return Corrupt(fmt::format("metadata key {} at byte {} is empty", i, start));
+    if (key_bytes == 0) return Corrupt(fmt::format("metadata key {} at byte {} is empty", i, start));
     if (key_bytes > kMaxKeyBytes) {
-      return Corrupt(
-          fmt::format("metadata key {} at byte {} is {} bytes long; the format allows {}", i, start,
-                      key_bytes, kMaxKeyBytes));
+      return Corrupt(fmt::format("metadata key {} at byte {} is {} bytes long; the format allows {}", i, start,
+                                 key_bytes, kMaxKeyBytes));
     }
     std::span<const uint8_t> text;
     if (!reader_.Take(key_bytes, &text)) {
@@ -138,8 +130,8 @@ Status GgufParser::ReadValue(GgufValue* value) {
   uint32_t type = 0;
   if (!reader_.Read(&type)) return CutShort(fmt::format("key {}: its type", shown));
   if (type > kLastValueType) {
-    return Corrupt(fmt::format("key {}: value type {} at byte {} is not one of the format's", shown,
-                               type, reader_.offset() - 4));
+    return Corrupt(
+        fmt::format("key {}: value type {} at byte {} is not one of the format's", shown, type, reader_.offset() - 4));
   }
   value->type = static_cast<GgufValueType>(type);
   value->num_elems = 1;
@@ -158,40 +150,34 @@ Status GgufParser::ReadValue(GgufValue* value) {
     return CutShort(fmt::format("key {}: its value", shown));
   }
   if (value->type == GgufValueType::kBool && value->payload[0] > 1) {
-    return Corrupt(fmt::format("key {}: bool at byte {} is {}; 0 or 1 expected", shown,
-                               reader_.offset() - 1, value->payload[0]));
+    return Corrupt(
+        fmt::format("key {}: bool at byte {} is {}; 0 or 1 expected", shown, reader_.offset() - 1, value->payload[0]));
   }
   return OkStatus();
 }
 
-// Finds the end of an array. Strings and inner arrays have lengths of their own, so they are
-// walked; each step consumes at least 8 bytes of the file, which bounds the work by the file's size
-// whatever the count claims.
+// Finds the end of an array. Strings and inner arrays have lengths of their own, so they are walked; each step consumes
+// at least 8 bytes of the file, which bounds the work by the file's size whatever the count claims.
 Status GgufParser::SkipArray(std::string_view key, int depth, GgufValue* value) {
   auto shown = [&] { return GgufFile::Shown(key); };
   uint64_t start = reader_.offset(), count = 0;
   uint32_t elem = 0;
-  if (!reader_.Read(&elem) || !reader_.Read(&count))
-    return CutShort(fmt::format("key {}: its array", shown()));
+  if (!reader_.Read(&elem) || !reader_.Read(&count)) return CutShort(fmt::format("key {}: its array", shown()));
   if (elem > kLastValueType) {
     return Corrupt(
-        fmt::format("key {}: array element type {} at byte {} is not one of the format's", shown(),
-                    elem, start));
+        fmt::format("key {}: array element type {} at byte {} is not one of the format's", shown(), elem, start));
   }
   auto elem_type = static_cast<GgufValueType>(elem);
-  bool is_array = elem_type == GgufValueType::kArray,
-       is_string = elem_type == GgufValueType::kString;
+  bool is_array = elem_type == GgufValueType::kArray, is_string = elem_type == GgufValueType::kString;
   uint64_t min_bytes = is_array ? 12 : is_string ? 8 : ScalarBytes(elem_type);
   if (count > reader_.remaining() / min_bytes) {
-    return Corrupt(
-        fmt::format("key {}: array at byte {} claims {} elements; {} bytes remain in the file",
-                    shown(), start, count, reader_.remaining()));
+    return Corrupt(fmt::format("key {}: array at byte {} claims {} elements; {} bytes remain in the file", shown(),
+                               start, count, reader_.remaining()));
   }
   uint64_t begin = reader_.offset();
   if (is_array) {
     if (depth == kMaxArrayDepth) {
-      return Corrupt(fmt::format("key {}: arrays nested deeper than {} at byte {}", shown(),
-                                 kMaxArrayDepth, start));
+      return Corrupt(fmt::format("key {}: arrays nested deeper than {} at byte {}", shown(), kMaxArrayDepth, start));
     }
     for (uint64_t i = 0; i < count; ++i) LS_RETURN_IF_ERROR(SkipArray(key, depth + 1, nullptr));
   } else if (is_string) {
@@ -216,8 +202,7 @@ Status GgufParser::IndexValues() {
   const auto& values = file_->values_;
   order.resize(values.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](uint32_t a, uint32_t b) { return values[a].key < values[b].key; });
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return values[a].key < values[b].key; });
   for (size_t i = 1; i < order.size(); ++i) {
     if (values[order[i - 1]].key == values[order[i]].key) {
       return Corrupt(fmt::format("key {}: appears twice", GgufFile::Shown(values[order[i]].key)));
@@ -230,14 +215,13 @@ Status GgufParser::ReadAlignment() {
   const GgufValue* v = file_->FindValue("general.alignment");
   if (!v) return OkStatus();
   if (v->type != GgufValueType::kU32) {
-    return Corrupt(fmt::format("key general.alignment: value type {}, u32 expected",
-                               static_cast<uint32_t>(v->type)));
+    return Corrupt(fmt::format("key general.alignment: value type {}, u32 expected", static_cast<uint32_t>(v->type)));
   }
   uint32_t alignment = 0;
   std::memcpy(&alignment, v->payload.data(), sizeof alignment);
   if (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes) {
-    return Corrupt(fmt::format("key general.alignment: {} is not a power of two up to {}",
-                               alignment, kMaxAlignmentBytes));
+    return Corrupt(
+        fmt::format("key general.alignment: {} is not a power of two up to {}", alignment, kMaxAlignmentBytes));
   }
   alignment_ = alignment;
   return OkStatus();
@@ -259,8 +243,8 @@ Status GgufParser::ReadTensor(uint64_t index, uint64_t* offset, GgufTensor* tens
   std::span<const uint8_t> text;
   if (!reader_.Read(&name_bytes)) return CutShort(fmt::format("tensor {}: its name", index));
   if (name_bytes == 0 || name_bytes > kMaxTensorNameBytes) {
-    return Corrupt(fmt::format("tensor {}: name of {} bytes at byte {}; 1 to {} expected", index,
-                               name_bytes, start, kMaxTensorNameBytes));
+    return Corrupt(fmt::format("tensor {}: name of {} bytes at byte {}; 1 to {} expected", index, name_bytes, start,
+                               kMaxTensorNameBytes));
   }
   if (!reader_.Take(name_bytes, &text)) return CutShort(fmt::format("tensor {}: its name", index));
   tensor->name.assign(reinterpret_cast<const char*>(text.data()), text.size());
@@ -268,13 +252,12 @@ Status GgufParser::ReadTensor(uint64_t index, uint64_t* offset, GgufTensor* tens
   uint32_t num_dims = 0, type = 0;
   if (!reader_.Read(&num_dims)) return CutShort(fmt::format("tensor {}: its dimensions", shown));
   if (num_dims < 1 || num_dims > kMaxDims) {
-    return Corrupt(fmt::format("tensor {}: {} dimensions at byte {}; 1 to {} expected", shown,
-                               num_dims, reader_.offset() - 4, kMaxDims));
+    return Corrupt(fmt::format("tensor {}: {} dimensions at byte {}; 1 to {} expected", shown, num_dims,
+                               reader_.offset() - 4, kMaxDims));
   }
   tensor->shape.resize(num_dims);
   for (uint32_t d = num_dims; d-- > 0;) {  // the file has the innermost first
-    if (!reader_.Read(&tensor->shape[d]))
-      return CutShort(fmt::format("tensor {}: its dimensions", shown));
+    if (!reader_.Read(&tensor->shape[d])) return CutShort(fmt::format("tensor {}: its dimensions", shown));
   }
   if (!reader_.Read(&type) || !reader_.Read(offset)) {
     return CutShort(fmt::format("tensor {}: its type and offset", shown));
@@ -283,9 +266,8 @@ Status GgufParser::ReadTensor(uint64_t index, uint64_t* offset, GgufTensor* tens
   if (!tensor->type) {
     return Status(IsWithdrawnGgmlType(type) ? StatusCode::kUnsupported : StatusCode::kCorruptFile,
                   fmt::format("{}: tensor {}: type id {} {}", name_, shown, type,
-                              IsWithdrawnGgmlType(type)
-                                  ? "was withdrawn from the format; the file must be made again"
-                                  : "is not known"));
+                              IsWithdrawnGgmlType(type) ? "was withdrawn from the format; the file must be made again"
+                                                        : "is not known"));
   }
   return Layout(shown, tensor);
 }
@@ -306,8 +288,8 @@ Status GgufParser::Layout(std::string_view name, GgufTensor* tensor) const {
     return Corrupt(fmt::format("tensor {}: shape [{}] overflows", name, shape));
   }
   if (cols % type.block_elems != 0) {
-    return Corrupt(fmt::format("tensor {}: row of {} elements is no multiple of {}'s block of {}",
-                               name, cols, type.name, type.block_elems));
+    return Corrupt(fmt::format("tensor {}: row of {} elements is no multiple of {}'s block of {}", name, cols,
+                               type.name, type.block_elems));
   }
   uint64_t num_blocks = empty ? 0 : product / type.block_elems;
   if (!CheckedMul(num_blocks, type.block_bytes, &tensor->bytes)) {
@@ -330,8 +312,8 @@ Status GgufParser::PlaceTensors(const std::vector<uint64_t>& offsets) {
     GgufTensor& t = file_->tensors_[i];
     auto shown = [&] { return GgufFile::Shown(t.name); };
     if (offsets[i] % alignment_ != 0) {
-      return Corrupt(fmt::format("tensor {}: offset {} is no multiple of the alignment {}", shown(),
-                                 offsets[i], alignment_));
+      return Corrupt(
+          fmt::format("tensor {}: offset {} is no multiple of the alignment {}", shown(), offsets[i], alignment_));
     }
     if (offsets[i] > data_bytes || t.bytes > data_bytes - offsets[i]) {
       return Corrupt(
@@ -342,14 +324,13 @@ Status GgufParser::PlaceTensors(const std::vector<uint64_t>& offsets) {
     }
     if (t.bytes == 0) continue;
     t.data = bytes_.data() + data_start + offsets[i];
-    // Kernels read F32 as 4-byte words and the rest as 2-byte ones; alignment 1 is legal in the
-    // format.
+    // Kernels read F32 as 4-byte words and the rest as 2-byte ones; alignment 1 is legal in the format.
     uint64_t word_bytes = t.type->id == 0 ? 4 : 2;
     if (mode_ == GgufMode::kLoad && (data_start + offsets[i]) % word_bytes != 0) {
-      return Unsupported(fmt::format(
-          "{}: tensor {}: data at byte {} is not aligned to the {} bytes that {} needs "
-          "(general.alignment is {})",
-          name_, shown(), data_start + offsets[i], word_bytes, t.type->name, alignment_));
+      return Unsupported(
+          fmt::format("{}: tensor {}: data at byte {} is not aligned to the {} bytes that {} needs "
+                      "(general.alignment is {})",
+                      name_, shown(), data_start + offsets[i], word_bytes, t.type->name, alignment_));
     }
   }
   return OkStatus();
@@ -360,15 +341,13 @@ Status GgufParser::CheckOverlap() const {
   for (const GgufTensor& t : file_->tensors_) {
     if (t.bytes > 0) order.push_back(&t);
   }
-  std::sort(order.begin(), order.end(),
-            [](const GgufTensor* a, const GgufTensor* b) { return a->data < b->data; });
+  std::sort(order.begin(), order.end(), [](const GgufTensor* a, const GgufTensor* b) { return a->data < b->data; });
   for (size_t i = 1; i < order.size(); ++i) {
     const GgufTensor& a = *order[i - 1];
     const GgufTensor& b = *order[i];
     if (a.data + a.bytes > b.data) {
-      return Corrupt(fmt::format("tensor {}: data at byte {} overlaps that of tensor {}",
-                                 GgufFile::Shown(b.name), b.data - bytes_.data(),
-                                 GgufFile::Shown(a.name)));
+      return Corrupt(fmt::format("tensor {}: data at byte {} overlaps that of tensor {}", GgufFile::Shown(b.name),
+                                 b.data - bytes_.data(), GgufFile::Shown(a.name)));
     }
   }
   return OkStatus();

@@ -1,10 +1,8 @@
-// Parses one GGUF file of any origin into a GgufFile. Used by GgufFile::Open and Parse; nobody else
-// needs it.
+// Parses one GGUF file of any origin into a GgufFile. Used by GgufFile::Open and Parse; nobody else needs it.
 //
 // Errors:  as in gguf.h; every text begins with the file's name
 // Threads: one user
-// Cost:    one pass over the metadata; string arrays are walked once to find their end, and not
-// copied
+// Cost:    one pass over the metadata; string arrays are walked once to find their end, and not copied
 #pragma once
 
 #include <memory>

@@ -23,15 +23,14 @@ bool FiveDigits(std::string_view text, uint32_t* out) {
   return true;
 }
 
-// A renamed part does not say where its siblings are; if exactly one sibling set of this size lies
-// beside it, that is the likely answer, and the message can name it.
+// A renamed part does not say where its siblings are; if exactly one sibling set of this size lies beside it, that is
+// the likely answer, and the message can name it.
 std::string SuggestFirstPart(const std::string& path, uint64_t count) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path folder = fs::path(path).parent_path();
   std::string found;
-  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
-       it.increment(error)) {
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end; it.increment(error)) {
     SplitName name;
     std::string candidate = (folder / it->path().filename()).string();
     if (!SplitName::Parse(candidate, &name) || name.count != count) continue;
@@ -45,11 +44,9 @@ std::string SuggestFirstPart(const std::string& path, uint64_t count) {
 Status BadName(const std::string& path, uint64_t number, uint64_t count) {
   std::string first = SuggestFirstPart(path, count);
   std::string wanted = fmt::format("-{:05}-of-{:05}.gguf", number, count);
-  return CorruptFile(
-      fmt::format("{}: is part {} of {} of a split model, but its name does not end in {}; {}",
-                  path, number, count, wanted,
-                  first.empty() ? "rename it so that it does, and open any part"
-                                : "rename it so that it does, and open " + first));
+  return CorruptFile(fmt::format(
+      "{}: is part {} of {} of a split model, but its name does not end in {}; {}", path, number, count, wanted,
+      first.empty() ? "rename it so that it does, and open any part" : "rename it so that it does, and open " + first));
 }
 
 }  // namespace
@@ -57,10 +54,8 @@ Status BadName(const std::string& path, uint64_t number, uint64_t count) {
 bool SplitName::Parse(const std::string& path, SplitName* out) {
   if (path.size() <= kSuffixBytes) return false;
   std::string_view suffix = std::string_view(path).substr(path.size() - kSuffixBytes);
-  if (suffix[0] != '-' || suffix.substr(6, 4) != "-of-" || suffix.substr(15) != ".gguf")
-    return false;
-  if (!FiveDigits(suffix.substr(1), &out->part) || !FiveDigits(suffix.substr(10), &out->count))
-    return false;
+  if (suffix[0] != '-' || suffix.substr(6, 4) != "-of-" || suffix.substr(15) != ".gguf") return false;
+  if (!FiveDigits(suffix.substr(1), &out->part) || !FiveDigits(suffix.substr(10), &out->count)) return false;
   out->stem = path.substr(0, path.size() - kSuffixBytes);
   return true;
 }
@@ -79,25 +74,23 @@ Result<std::unique_ptr<GgufFile>> GgufSplit::OpenOne(const std::string& path, Gg
 Status GgufSplit::CheckPart(const GgufFile& first, const GgufFile& part, uint32_t number) {
   LS_ASSIGN_OR_RETURN(uint64_t no, part.GetUint("split.no"));
   if (no + 1 != number) {
-    return CorruptFile(
-        fmt::format("{}: key split.no: is {}, but the file's name says part {} (split.no {})",
-                    part.path(), no, number, number - 1));
+    return CorruptFile(fmt::format("{}: key split.no: is {}, but the file's name says part {} (split.no {})",
+                                   part.path(), no, number, number - 1));
   }
   for (const char* key : {"split.count", "split.tensors.count"}) {
     LS_ASSIGN_OR_RETURN(uint64_t a, first.GetUint(key));
     LS_ASSIGN_OR_RETURN(uint64_t b, part.GetUint(key));
     if (a != b) {
-      return CorruptFile(fmt::format("{}: key {}: is {}, but {} has {}; parts of different models",
-                                     part.path(), key, b, first.path(), a));
+      return CorruptFile(fmt::format("{}: key {}: is {}, but {} has {}; parts of different models", part.path(), key, b,
+                                     first.path(), a));
     }
   }
   // Later parts usually carry no other keys; what they do carry must agree.
   for (const char* key : {"general.architecture", "general.name"}) {
     auto a = first.GetString(key), b = part.GetString(key);
     if (a.ok() && b.ok() && *a != *b) {
-      return CorruptFile(fmt::format("{}: key {}: is {}, but {} has {}; parts of different models",
-                                     part.path(), key, GgufFile::Shown(*b), first.path(),
-                                     GgufFile::Shown(*a)));
+      return CorruptFile(fmt::format("{}: key {}: is {}, but {} has {}; parts of different models", part.path(), key,
+                                     GgufFile::Shown(*b), first.path(), GgufFile::Shown(*a)));
     }
   }
   return OkStatus();
@@ -118,11 +111,11 @@ Status GgufSplit::CheckNames(const std::vector<std::unique_ptr<GgufFile>>& parts
   LS_ASSIGN_OR_RETURN(uint64_t wanted, parts[0]->GetUint("split.tensors.count"));
   if (names.size() != wanted) {
     const auto& last = parts.back()->tensors();
-    return CorruptFile(fmt::format(
-        "{}: the {} parts hold {} tensors, split.tensors.count is {} (last tensor: {}); "
-        "parts of different models",
-        parts[0]->path(), parts.size(), names.size(), wanted,
-        last.empty() ? "none" : GgufFile::Shown(last.back().name)));
+    return CorruptFile(
+        fmt::format("{}: the {} parts hold {} tensors, split.tensors.count is {} (last tensor: {}); "
+                    "parts of different models",
+                    parts[0]->path(), parts.size(), names.size(), wanted,
+                    last.empty() ? "none" : GgufFile::Shown(last.back().name)));
   }
   return OkStatus();
 }
@@ -131,8 +124,8 @@ Result<std::unique_ptr<GgufFile>> GgufSplit::Join(const std::string& path, uint6
                                                   std::unique_ptr<GgufFile> opened, GgufMode mode) {
   LS_ASSIGN_OR_RETURN(uint64_t no, opened->GetUint("split.no"));
   if (count > kMaxParts || no >= count) {
-    return CorruptFile(fmt::format("{}: key split.no: part {} of {} (at most {} parts are read)",
-                                   path, no, count, kMaxParts));
+    return CorruptFile(
+        fmt::format("{}: key split.no: part {} of {} (at most {} parts are read)", path, no, count, kMaxParts));
   }
   SplitName name;
   if (!SplitName::Parse(path, &name) || name.part != no + 1 || name.count != count) {
@@ -145,13 +138,11 @@ Result<std::unique_ptr<GgufFile>> GgufSplit::Join(const std::string& path, uint6
     } else {
       auto part = OpenOne(name.Path(number), mode);
       if (!part.ok()) {
-        std::string after =
-            parts.empty() || parts.back()->tensors().empty()
-                ? "with the metadata and first tensors"
-                : "with the tensors after " + GgufFile::Shown(parts.back()->tensors().back().name);
-        return Status(
-            part.status().code(),
-            fmt::format("{} (part {} of {}, {})", part.status().message(), number, count, after));
+        std::string after = parts.empty() || parts.back()->tensors().empty()
+                                ? "with the metadata and first tensors"
+                                : "with the tensors after " + GgufFile::Shown(parts.back()->tensors().back().name);
+        return Status(part.status().code(),
+                      fmt::format("{} (part {} of {}, {})", part.status().message(), number, count, after));
       }
       parts.push_back(std::move(part).value());
     }
@@ -163,10 +154,8 @@ Result<std::unique_ptr<GgufFile>> GgufSplit::Join(const std::string& path, uint6
   all->path_ = path;
   all->num_parts_ = static_cast<uint32_t>(count);
   for (size_t i = 1; i < parts.size(); ++i) {
-    std::move(parts[i]->mappings_.begin(), parts[i]->mappings_.end(),
-              std::back_inserter(all->mappings_));
-    std::move(parts[i]->tensors_.begin(), parts[i]->tensors_.end(),
-              std::back_inserter(all->tensors_));
+    std::move(parts[i]->mappings_.begin(), parts[i]->mappings_.end(), std::back_inserter(all->mappings_));
+    std::move(parts[i]->tensors_.begin(), parts[i]->tensors_.end(), std::back_inserter(all->tensors_));
   }
   LS_RETURN_IF_ERROR(all->IndexTensors());
   return all;

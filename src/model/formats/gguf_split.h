@@ -1,14 +1,11 @@
 // Joins the parts of a split GGUF model (name-00001-of-00003.gguf): any part leads to all of them.
 //
 // Units:   parts count from 1 in file names and from 0 in the key split.no
-// Errors:  kNotFound     a part is missing; the text names the file and the tensor after which it
-// was due
-//          kCorruptFile  a part is cut short, belongs to another model (split.* or general.*
-//          disagree, a tensor is in
+// Errors:  kNotFound     a part is missing; the text names the file and the tensor after which it was due
+//          kCorruptFile  a part is cut short, belongs to another model (split.* or general.* disagree, a tensor is in
 //                        two parts, the tensors do not add up), or its name is not that of its part
 // Threads: one user
-// Source:  the split.no, split.count and split.tensors.count keys as llama.cpp's split tool writes
-// them
+// Source:  the split.no, split.count and split.tensors.count keys as llama.cpp's split tool writes them
 #pragma once
 
 #include <memory>

@@ -17,8 +17,8 @@ struct Needed {
   std::vector<uint64_t> shape;
 };
 
-// All tensors of a llama model in the order of the forward pass. Asked for layer by layer, so that
-// an absurd layer count costs nothing before the first missing tensor.
+// All tensors of a llama model in the order of the forward pass. Asked for layer by layer, so that an absurd layer
+// count costs nothing before the first missing tensor.
 std::vector<Needed> LayerTensors(const ModelConfig& c, uint32_t layer) {
   uint64_t q = uint64_t{c.num_heads} * c.head_dim, kv = uint64_t{c.num_kv_heads} * c.head_dim;
   uint64_t d = c.hidden, f = c.ffn;
@@ -32,18 +32,15 @@ Status CheckOne(const GgufFile& file, const Needed& needed) {
   const GgufTensor* t = file.Find(needed.name);
   if (!t) return NotFound(fmt::format("{}: tensor {}: missing", file.path(), needed.name));
   if (t->shape != needed.shape) {
-    return CorruptFile(fmt::format("{}: tensor {}: shape [{}], [{}] expected", file.path(),
-                                   needed.name, fmt::join(t->shape, ", "),
-                                   fmt::join(needed.shape, ", ")));
+    return CorruptFile(fmt::format("{}: tensor {}: shape [{}], [{}] expected", file.path(), needed.name,
+                                   fmt::join(t->shape, ", "), fmt::join(needed.shape, ", ")));
   }
   if (!t->type->dtype) {
-    return Unsupported(fmt::format("{}: tensor {}: type {} has no kernel here", file.path(),
-                                   needed.name, t->type->name));
+    return Unsupported(
+        fmt::format("{}: tensor {}: type {} has no kernel here", file.path(), needed.name, t->type->name));
   }
-  if (needed.shape.size() == 1 &&
-      t->dtype != DType::kF32) {  // norm weights; every writer keeps them in F32
-    return Unsupported(fmt::format("{}: tensor {}: type {}, F32 expected", file.path(), needed.name,
-                                   t->type->name));
+  if (needed.shape.size() == 1 && t->dtype != DType::kF32) {  // norm weights; every writer keeps them in F32
+    return Unsupported(fmt::format("{}: tensor {}: type {}, F32 expected", file.path(), needed.name, t->type->name));
   }
   return OkStatus();
 }
@@ -88,16 +85,14 @@ Status CheckTensors(const GgufFile& file, const ModelConfig& c) {
   for (const GgufTensor& t : file.tensors()) {
     if (std::binary_search(used.begin(), used.end(), t.name)) continue;
     if (t.name.ends_with(".bias")) {
-      return Unsupported(fmt::format("{}: tensor {}: biases are not built for llama", file.path(),
-                                     GgufFile::Shown(t.name)));
+      return Unsupported(
+          fmt::format("{}: tensor {}: biases are not built for llama", file.path(), GgufFile::Shown(t.name)));
     }
-    if (++num_unknown <= kListedTensors)
-      listed += (listed.empty() ? "" : ", ") + GgufFile::Shown(t.name);
+    if (++num_unknown <= kListedTensors) listed += (listed.empty() ? "" : ", ") + GgufFile::Shown(t.name);
   }
   if (num_unknown > 0) {
-    LogWarning(fmt::format("{}: {} tensors that no {} layer reads are ignored: {}{}", file.path(),
-                           num_unknown, c.arch, listed,
-                           num_unknown > kListedTensors ? ", ..." : ""));
+    LogWarning(fmt::format("{}: {} tensors that no {} layer reads are ignored: {}{}", file.path(), num_unknown, c.arch,
+                           listed, num_unknown > kListedTensors ? ", ..." : ""));
   }
   return OkStatus();
 }
@@ -106,17 +101,14 @@ std::string Fingerprint(const GgufFile& file, const ModelConfig& c) {
   constexpr uint64_t kSamples = 8, kSampleBytes = 16;  // touches at most 8 pages a tensor
   Hash hash;
   hash.Text(c.arch);
-  for (uint64_t x :
-       {c.num_layers, c.hidden, c.ffn, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab})
-    hash.Number(x);
+  for (uint64_t x : {c.num_layers, c.hidden, c.ffn, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab}) hash.Number(x);
   hash.Bytes(&c.rms_norm_eps, sizeof c.rms_norm_eps);
   hash.Bytes(&c.rope_theta, sizeof c.rope_theta);
   hash.Bytes(&c.rope_factor, sizeof c.rope_factor);
 
   std::vector<const GgufTensor*> order;
   for (const GgufTensor& t : file.tensors()) order.push_back(&t);
-  std::sort(order.begin(), order.end(),
-            [](auto* a, auto* b) { return a->name < b->name; });  // a split keeps its hash
+  std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->name < b->name; });  // a split keeps its hash
   for (const GgufTensor* t : order) {
     hash.Text(t->name);
     hash.Number(t->type->id);

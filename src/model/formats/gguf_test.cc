@@ -34,8 +34,7 @@ TEST(Gguf, ReadsEveryValueType) {
   for (const char* negative : {"k1", "k3", "k5", "k11"}) {
     EXPECT_NE(f->GetUint(negative).status().message().find("-1 is negative"), std::string::npos);
   }
-  for (const char* key : {"a1", "a3", "a5", "a11"})
-    EXPECT_EQ(f->GetInts(key).value(), std::vector<int32_t>{-1});
+  for (const char* key : {"a1", "a3", "a5", "a11"}) EXPECT_EQ(f->GetInts(key).value(), std::vector<int32_t>{-1});
   EXPECT_EQ(f->GetInts("a0").value(), std::vector<int32_t>{255});
   EXPECT_EQ(f->GetInts("a2").value(), std::vector<int32_t>{65535});
   EXPECT_EQ(f->GetInts("a4").status().code(), StatusCode::kCorruptFile);  // beyond int32
@@ -47,14 +46,11 @@ TEST(Gguf, ReadsEveryValueType) {
 TEST(Gguf, AWrongTypeNamesTheKeyAndBothTypes) {
   auto f = Open("all_value_types_ok.gguf");
   ASSERT_TRUE(f);
-  EXPECT_NE(f->GetUint("k8").status().message().find("key k8: is string, an integer expected"),
-            std::string::npos);
-  EXPECT_NE(f->GetUint("k7").status().message().find("key k7: is bool, an integer"),
-            std::string::npos);
+  EXPECT_NE(f->GetUint("k8").status().message().find("key k8: is string, an integer expected"), std::string::npos);
+  EXPECT_NE(f->GetUint("k7").status().message().find("key k7: is bool, an integer"), std::string::npos);
   EXPECT_NE(f->GetBool("k0").status().message().find("is u8, bool"), std::string::npos);
   EXPECT_NE(f->GetFloat("k10").status().message().find("is u64, f32 or f64"), std::string::npos);
-  EXPECT_NE(f->GetString("a8").status().message().find("an array of string, a string"),
-            std::string::npos);
+  EXPECT_NE(f->GetString("a8").status().message().find("an array of string, a string"), std::string::npos);
   EXPECT_NE(f->GetStrings("a0").status().message().find("an array of u8"), std::string::npos);
   EXPECT_NE(f->GetFloats("a12").status().message().find("an array of f64"), std::string::npos);
   EXPECT_NE(f->GetInts("k5").status().message().find("is i32, an array"), std::string::npos);
@@ -105,8 +101,7 @@ TEST(GgufSplitFile, EveryPartOpensTheWholeModel) {
   auto whole = OpenGgufWeights(kFolder + "split_unsplit_ok.gguf");
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   for (int part = 1; part <= 3; ++part) {
-    auto split =
-        OpenGgufWeights(kFolder + "split_ok-0000" + std::to_string(part) + "-of-00003.gguf");
+    auto split = OpenGgufWeights(kFolder + "split_ok-0000" + std::to_string(part) + "-of-00003.gguf");
     ASSERT_TRUE(split.ok()) << split.status().message();
     EXPECT_EQ((*split)->gguf()->num_parts(), 3u);
     EXPECT_EQ((*split)->gguf()->tensors().size(), (*whole)->gguf()->tensors().size());
@@ -147,8 +142,7 @@ TEST(Gguf, AMissingFileAndAFolderAreNamed) {
   EXPECT_EQ(GgufFile::Open(kFolder).status().code(), StatusCode::kInvalidArgument);
 }
 
-// Bounds checks must not make a large vocabulary slow to load: 128k tokens and 280k merges, as
-// Llama 3 has.
+// Bounds checks must not make a large vocabulary slow to load: 128k tokens and 280k merges, as Llama 3 has.
 TEST(Gguf, ALargeVocabularyLoadsFast) {
   std::string raw("GGUF");
   auto put = [&raw](auto x) { raw.append(reinterpret_cast<const char*>(&x), sizeof x); };
@@ -159,8 +153,7 @@ TEST(Gguf, ALargeVocabularyLoadsFast) {
   put(uint32_t{3});
   put(uint64_t{0});
   put(uint64_t{2});
-  for (auto [key, count] :
-       {std::pair{"tokenizer.ggml.tokens", 128256}, std::pair{"tokenizer.ggml.merges", 280147}}) {
+  for (auto [key, count] : {std::pair{"tokenizer.ggml.tokens", 128256}, std::pair{"tokenizer.ggml.merges", 280147}}) {
     text(key);
     put(uint32_t{9});
     put(uint32_t{8});

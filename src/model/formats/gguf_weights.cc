@@ -17,11 +17,10 @@ class GgufWeights : public WeightSource {
 
   Result<TensorRef> Get(std::string_view name) const override {
     const GgufTensor* t = file_->Find(name);
-    if (!t)
-      return NotFound(fmt::format("{}: tensor {}: missing", file_->path(), GgufFile::Shown(name)));
+    if (!t) return NotFound(fmt::format("{}: tensor {}: missing", file_->path(), GgufFile::Shown(name)));
     if (t->shape.size() > 2) {
-      return Unsupported(fmt::format("{}: tensor {}: {} dimensions, at most 2 expected",
-                                     file_->path(), t->name, t->shape.size()));
+      return Unsupported(
+          fmt::format("{}: tensor {}: {} dimensions, at most 2 expected", file_->path(), t->name, t->shape.size()));
     }
     uint64_t rows = t->shape.size() == 2 ? t->shape[0] : 1;
     return TensorRef{t->name, t->dtype, rows, t->shape.back(), t->data, t->bytes};

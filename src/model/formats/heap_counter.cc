@@ -1,5 +1,4 @@
-// In a file of its own: where the compiler sees both the replacement and its users, it warns of a
-// mismatch.
+// In a file of its own: where the compiler sees both the replacement and its users, it warns of a mismatch.
 #include "model/formats/heap_counter.h"
 
 #include <atomic>

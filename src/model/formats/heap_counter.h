@@ -8,8 +8,8 @@
 
 namespace lockstep::model {
 
-// An upper bound for what was held at any time. One hostile length that reaches an allocator shows
-// here even if its pages are never touched.
+// An upper bound for what was held at any time. One hostile length that reaches an allocator shows here even if its
+// pages are never touched.
 uint64_t HeapBytesRequested();
 
 }  // namespace lockstep::model

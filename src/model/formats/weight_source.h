@@ -40,8 +40,7 @@ class WeightSource {
   virtual const GgufFile* gguf() const { return nullptr; }
 };
 
-// Opens a GGUF model (any part of a split one); every tensor that its config needs is checked
-// before this returns.
+// Opens a GGUF model (any part of a split one); every tensor that its config needs is checked before this returns.
 Result<std::unique_ptr<WeightSource>> OpenGgufWeights(const std::string& path);
 
 }  // namespace lockstep::model

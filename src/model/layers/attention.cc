@@ -3,7 +3,13 @@
 #include <algorithm>
 
 #include "base/bits.h"
+#include "kernels/cpu/kernels.h"
+#include "kv/kv_store.h"
+#include "model/config.h"
+#include "model/rope_table.h"
+#include "model/shard.h"
 #include "model/step_context.h"
+#include "model/weights.h"
 
 namespace lockstep::model {
 namespace {

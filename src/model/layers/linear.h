@@ -1,4 +1,5 @@
-// The two linear layers of tensor parallelism. Together with the shard plan they are the only place that knows of ranks.
+// The two linear layers of tensor parallelism. Together with the shard plan they are the only place that knows of
+// ranks.
 //
 // Shapes:   activations [T, K of this rank]; outputs [T, ld], columns of this rank padded to a multiple of 16
 // Threads:  the threads of a rank share the groups of 16 outputs: each Run computes its thread's part

@@ -1,6 +1,9 @@
 #include "model/layers/mlp.h"
 
+#include "kernels/cpu/kernels.h"
+#include "model/shard.h"
 #include "model/step_context.h"
+#include "model/weights.h"
 
 namespace lockstep::model {
 

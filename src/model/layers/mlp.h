@@ -6,10 +6,9 @@
 // Order:    docs/numerics.md 2, 3
 #pragma once
 
-#include "model/weights.h"
-
 namespace lockstep::model {
 
+struct LayerWeights;
 class StepContext;
 
 // False when the group is poisoned. Leaves the sum pending.

@@ -1,10 +1,9 @@
-// The tables of filters, tests, global functions and methods. Each entry states its parameters
-// once; binding, and the errors for a missing or unknown argument, are done in one place.
+// The tables of filters, tests, global functions and methods. Each entry states its parameters once; binding, and the
+// errors for a missing or unknown argument, are done in one place.
 //
-// Errors:   a builtin reports through Evaluator::Fail and returns an undefined value
-// Threads:  tables are read-only; any
-// Source:   Jinja 3.1's built-in filters and tests and Python's str and dict methods, as chat
-//           templates use them
+// Errors:  a builtin reports through Evaluator::Fail and returns an undefined value
+// Threads: tables are read-only; any
+// Source:  Jinja 3.1's built-in filters and tests and Python's str and dict methods, as chat templates use them
 #pragma once
 
 #include <string>

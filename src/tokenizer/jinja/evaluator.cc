@@ -7,8 +7,7 @@
 namespace lockstep::tokenizer::jinja {
 
 Evaluator::~Evaluator() {
-  // The lists keep every member alive while the links between them are cut, so a long chain frees
-  // without recursion.
+  // The lists keep every member alive while the links between them are cut, so a long chain frees without recursion.
   for (const auto& ns : namespaces_) {
     ns->attributes.entries.clear();
     ns->attributes.index.clear();

@@ -1,16 +1,13 @@
-// Renders a parsed template, inside limits: a template comes from a file and a request fills it, so
-// both are hostile.
+// Renders a parsed template, inside limits: a template comes from a file and a request fills it, so both are hostile.
 //
-// Units:    steps: one a statement, expression or element handled; *_bytes in bytes
-// Errors:   kInvalidArgument  raise_exception: the template's own text, nothing added; or "template
-//                             line N: ..." with what Jinja would refuse (an undefined name used,
-//                             wrong types); or the limit that was met
-//           kUnsupported      a function or a form that Lockstep does not have
-// Threads:  one Evaluator a thread; the program may be shared
-// Cost:     bounded by Limits
-// Source:   Jinja 3.1's ImmutableSandboxedEnvironment with the default Undefined. Differs: integers
-//           are 64 bits, the `if` of a for runs before the loop, macros take no varargs, and
-//           surplus arguments are always errors.
+// Units:   steps: one a statement, expression or element handled; *_bytes in bytes
+// Errors:  kInvalidArgument  raise_exception: the template's own text, nothing added; or "template line N: ..." with
+//                            what Jinja would refuse (an undefined name used, wrong types); or the limit that was met
+//          kUnsupported      a function or a form that Lockstep does not have
+// Threads: one Evaluator a thread; the program may be shared
+// Cost:    bounded by Limits
+// Source:  Jinja 3.1's ImmutableSandboxedEnvironment with the default Undefined. Differs: integers are 64 bits, the
+//          `if` of a for runs before the loop, macros take no varargs, and surplus arguments are always errors.
 #pragma once
 
 #include <ctime>
@@ -27,16 +24,14 @@
 namespace lockstep::tokenizer::jinja {
 
 struct Limits {
-  // 10 000 messages at 400 steps each (Llama 3.1's template takes about 60 a message). Reading 64
-  // bytes of a string is a step too: ten filters over a prompt of 4 MiB take 0.7 million, and the
-  // worst template ends after some seconds.
+  // 10 000 messages at 400 steps each (Llama 3.1's template takes about 60 a message). Reading 64 bytes of a string is
+  // a step too: ten filters over a prompt of 4 MiB take 0.7 million, and the worst template ends after some seconds.
   uint64_t max_steps = 4'000'000;
   size_t max_output_bytes = size_t{8} << 20;  // also of any one string
   size_t max_runs = 1'000'000;                // changes between input and own text, in the same
   // All bytes ever allocated for values, freed or not, so it bounds both memory and copying.
   uint64_t max_work_bytes = uint64_t{1} << 30;
-  // Nested evaluations, macro calls included; a level takes up to 2 KiB of stack with sanitizers
-  // on.
+  // Nested evaluations, macro calls included; a level takes up to 2 KiB of stack with sanitizers on.
   uint32_t max_depth = 500;
   uint32_t max_value_depth = 150;
   uint64_t max_value_weight = 4'000'000;
@@ -57,8 +52,7 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
 
   void SetGlobal(const std::string& name, Value value);
-  // What strftime_now prints; without it the function is undefined, and templates use their own
-  // fallback.
+  // What strftime_now prints; without it the function is undefined, and templates use their own fallback.
   void SetClock(const std::tm& clock) { clock_ = clock; }
   // Once an Evaluator.
   Result<Text> Run();

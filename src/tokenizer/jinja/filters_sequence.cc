@@ -91,8 +91,7 @@ Value Items(Evaluator& eval, const Call& call) {
   return eval.MakeList(std::move(items), ListKind::kGenerator);
 }
 
-// The key that sort, unique and dictsort compare: an attribute of the item, in lower case unless
-// case matters.
+// The key that sort, unique and dictsort compare: an attribute of the item, in lower case unless case matters.
 Value SortKey(Evaluator& eval, const Value& item, const Value* attribute, bool is_case_sensitive) {
   Value key = attribute != nullptr && !attribute->Is(Kind::kNone) ? eval.GetPath(item, *attribute) : item;
   if (!is_case_sensitive && key.Is(Kind::kString)) return eval.MakeStr(MapChars(key.text(), LowerChar));
@@ -201,8 +200,7 @@ Value Map(Evaluator& eval, const Call& call) {
   return eval.MakeList(std::move(out), ListKind::kGenerator);
 }
 
-// The items whose test, or truth, is `wanted`. With has_attribute the first argument names what is
-// tested.
+// The items whose test, or truth, is `wanted`. With has_attribute the first argument names what is tested.
 Value Choose(Evaluator& eval, const Call& call, bool has_attribute, bool wanted) {
   std::vector<Value> items;
   if (!eval.Iterate(call.self, &items)) return Value();

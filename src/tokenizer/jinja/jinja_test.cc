@@ -70,6 +70,13 @@ TEST(JinjaErrors, NameTheLineAndTheThing) {
   EXPECT_FALSE(Error("{{ m[] }}").ok());
 }
 
+TEST(JinjaErrors, OfAStringNameTheLineOfItsBeginningOrOfTheEscape) {
+  EXPECT_EQ(Error("\n{{ 'a\nb }}").message(), "template line 2: this string has no end");
+  EXPECT_EQ(Error("\n{{ 'a\nb\\xZ' }}").message(), "template line 3: the escape \\x needs 2 hexadecimal digits");
+  EXPECT_EQ(Error("{{ 'a\n' + 99999999999999999999 }}").message(),
+            "template line 2: the integer 99999999999999999999 does not fit 64 bits");
+}
+
 TEST(JinjaErrors, ABranchThatDoesNotRunIsStillParsed) {
   EXPECT_EQ(Error("{% if false %}{{ x | nosuch }}{% endif %}").message(), "template line 1: unknown filter 'nosuch'");
 }

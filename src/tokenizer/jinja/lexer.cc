@@ -1,33 +1,21 @@
 #include "tokenizer/jinja/lexer.h"
 
-#include <charconv>
-#include <cmath>
-
 #include <fmt/format.h>
 
+#include "tokenizer/jinja/literal.h"
 #include "tokenizer/jinja/text.h"
 
 namespace lockstep::tokenizer::jinja {
 namespace {
 
-bool IsDigit(char c) {
-  return c >= '0' && c <= '9';
-}
 bool IsNameStart(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<uint8_t>(c) >= 0x80;
-}
-int HexDigit(char c) {
-  if (IsDigit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 bool IsAsciiSpace(char c) {
   return IsSpace(static_cast<uint8_t>(c)) && static_cast<uint8_t>(c) < 0x80;
 }
 
-// One kind of line end, and without the last one: Jinja drops a single newline at the end of a
-// template.
+// One kind of line end, and without the last one: Jinja drops a single newline at the end of a template.
 std::string NormaliseLines(const std::string& source) {
   std::string out;
   out.reserve(source.size());
@@ -52,9 +40,7 @@ class Lexer {
   Status Root();
   Status Comment();
   Status Inside(bool is_block);
-  Status String();
-  Status Escape(std::string* out);
-  Status Number();
+  Status TakeLiteral(Literal literal);
   Status Operator(std::string* brackets);
   // When the tag at pos_ is {% raw %}, emits its body as data and returns true.
   Result<bool> Raw();
@@ -62,6 +48,7 @@ class Lexer {
   void SkipTagEnd(char sign);
   bool EndsHere(const char* mark, char* sign) const;
 
+  std::string_view Rest() const { return std::string_view(source_).substr(pos_); }
   bool At(std::string_view text) const { return std::string_view(source_).substr(pos_, text.size()) == text; }
   char Peek(size_t ahead = 0) const { return pos_ + ahead < source_.size() ? source_[pos_ + ahead] : '\0'; }
   void Advance(size_t num_bytes) {
@@ -84,8 +71,7 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
-// Text up to a tag. '-' takes all white space before the tag; a block or comment without '+' takes
-// the indentation.
+// Text up to a tag. '-' takes all white space before the tag; a block or comment without '+' takes the indentation.
 void Lexer::Data(size_t begin, size_t end, char sign, bool strips_line) {
   const std::string_view text = std::string_view(source_).substr(begin, end - begin);
   size_t keep = text.size();
@@ -243,9 +229,9 @@ Status Lexer::Inside(bool is_block) {
       Emit(TokenKind::kName, source_.substr(pos_, n));
       Advance(n);
     } else if (IsDigit(c)) {
-      LS_RETURN_IF_ERROR(Number());
+      LS_RETURN_IF_ERROR(TakeLiteral(ScanNumber(Rest())));
     } else if (c == '\'' || c == '"') {
-      LS_RETURN_IF_ERROR(String());
+      LS_RETURN_IF_ERROR(TakeLiteral(ScanString(Rest())));
     } else {
       LS_RETURN_IF_ERROR(Operator(&brackets));
     }
@@ -277,117 +263,11 @@ Status Lexer::Operator(std::string* brackets) {
   return OkStatus();
 }
 
-Status Lexer::Number() {
-  size_t n = 0;
-  std::string digits;
-  int base = 10;
-  const char prefix = Peek() == '0' ? static_cast<char>(Peek(1) | 0x20) : '\0';
-  if (prefix == 'x' || prefix == 'o' || prefix == 'b') {
-    base = prefix == 'x' ? 16 : prefix == 'o' ? 8 : 2;
-    n = 2;
-  }
-  const auto take_digits = [&] {
-    while (true) {
-      const int d = HexDigit(Peek(n));
-      const int next = HexDigit(Peek(n + 1));
-      if (d >= 0 && d < base)
-        digits += Peek(n++);
-      else if (Peek(n) == '_' && next >= 0 && next < base)
-        ++n;
-      else
-        return;
-    }
-  };
-  take_digits();
-  bool is_float = false;
-  if (base == 10 && Peek(n) == '.' && IsDigit(Peek(n + 1))) {
-    is_float = true;
-    digits += '.';
-    ++n;
-    take_digits();
-  }
-  if (base == 10 && (Peek(n) | 0x20) == 'e') {
-    const size_t sign = Peek(n + 1) == '+' || Peek(n + 1) == '-' ? 1 : 0;
-    if (IsDigit(Peek(n + 1 + sign))) {
-      is_float = true;
-      digits += 'e';
-      if (sign == 1) digits += Peek(n + 1);
-      n += 1 + sign;
-      take_digits();
-    }
-  }
-  Token token{is_float ? TokenKind::kFloat : TokenKind::kInt, line_, "", 0, 0};
-  const char* const end = digits.data() + digits.size();
-  if (is_float) {
-    const auto parsed = std::from_chars(digits.data(), end, token.float_value);
-    if (parsed.ec != std::errc()) return Error(fmt::format("the number {} is out of range", digits));
-  } else {
-    const auto parsed = std::from_chars(digits.data(), end, token.int_value, base);
-    if (parsed.ec == std::errc::result_out_of_range)
-      return Error(fmt::format("the integer {} does not fit 64 bits", digits));
-    if (parsed.ec != std::errc()) return Error("a number has no digits");
-  }
-  tokens_.push_back(std::move(token));
-  Advance(n);
-  return OkStatus();
-}
-
-Status Lexer::String() {
-  const char quote = Peek();
-  const int line = line_;
-  Token token{TokenKind::kString, line_, "", 0, 0};
-  Advance(1);
-  while (Peek() != quote || pos_ >= source_.size()) {
-    if (pos_ >= source_.size()) {
-      line_ = line;
-      return Error("this string has no end");
-    }
-    if (Peek() == '\\') {
-      LS_RETURN_IF_ERROR(Escape(&token.text));
-    } else {
-      token.text += Peek();
-      Advance(1);
-    }
-  }
-  Advance(1);
-  tokens_.push_back(std::move(token));
-  return OkStatus();
-}
-
-Status Lexer::Escape(std::string* out) {
-  Advance(1);
-  const char c = Peek();
-  const size_t names = std::string_view("abfnrtv\\'\"").find(c);
-  if (c != '\0' && names != std::string_view::npos) {
-    *out += "\a\b\f\n\r\t\v\\'\""[names];
-    Advance(1);
-  } else if (c == '\n') {
-    Advance(1);
-  } else if (c >= '0' && c <= '7') {
-    uint32_t value = 0;
-    for (int i = 0; i < 3 && Peek() >= '0' && Peek() <= '7'; ++i) {
-      value = value * 8 + static_cast<uint32_t>(Peek() - '0');
-      Advance(1);
-    }
-    AppendChar(value, out);
-  } else if (c == 'x' || c == 'u' || c == 'U') {
-    const size_t num_digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
-    uint32_t value = 0;
-    for (size_t i = 1; i <= num_digits; ++i) {
-      const int d = HexDigit(Peek(i));
-      if (d < 0) return Error(fmt::format("the escape \\{} needs {} hexadecimal digits", c, num_digits));
-      value = value << 4 | static_cast<uint32_t>(d);
-    }
-    if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
-      return Error(fmt::format("the escape \\{} names no character: 0x{:x}", c, value));
-    }
-    AppendChar(value, out);
-    Advance(num_digits + 1);
-  } else if (c == 'N') {
-    return Error("the escape \\N{name} is not supported");
-  } else {
-    *out += '\\';  // Python keeps an unknown escape as it is
-  }
+Status Lexer::TakeLiteral(Literal literal) {
+  literal.token.line = line_;
+  Advance(literal.num_bytes);
+  if (!literal.error.empty()) return Error(literal.error);
+  tokens_.push_back(std::move(literal.token));
   return OkStatus();
 }
 

@@ -1,11 +1,9 @@
 // Cuts a template into tokens, and applies the whitespace rules on the way.
 //
-// Errors:   kInvalidArgument  the template's line and what is wrong: an open comment, string or
-//                             tag, a stray bracket
-// Threads:  any
-// Cost:     one pass
-// Source:   Jinja 3.1's template grammar with trim_blocks and lstrip_blocks on, as transformers
-//           sets them
+// Errors:  kInvalidArgument  the template's line and what is wrong: an open comment, string or tag, a stray bracket
+// Threads: any
+// Cost:    one pass
+// Source:  Jinja 3.1's template grammar with trim_blocks and lstrip_blocks on, as transformers sets them
 #pragma once
 
 #include <string>

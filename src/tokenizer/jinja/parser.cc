@@ -72,8 +72,7 @@ std::string Parser::ExpectName() {
   return name;
 }
 
-// Statements up to a tag of end_tags, whose name becomes the current token. No end tags: up to the
-// template's end.
+// Statements up to a tag of end_tags, whose name becomes the current token. No end tags: up to the template's end.
 Body Parser::ParseBody(const std::vector<std::string>& end_tags) {
   Body body;
   DepthGuard guard(this);

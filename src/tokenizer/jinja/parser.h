@@ -1,13 +1,10 @@
-// A template's source as a tree. Unknown tags, filters and tests are errors here, never silently
-// dropped.
+// A template's source as a tree. Unknown tags, filters and tests are errors here, never silently dropped.
 //
-// Errors:   kInvalidArgument  the template's line and what was expected; nested deeper than
-//                             kMaxTreeDepth
-//           kUnsupported      a tag, filter or test that Lockstep does not have: its line and name
-// Threads:  any
-// Cost:     one pass; recursion bounded by kMaxTreeDepth
-// Source:   Jinja 3.1's grammar (operator precedence: ~ binds tighter than +, unary minus tighter
-//           than **)
+// Errors:  kInvalidArgument  the template's line and what was expected; nested deeper than kMaxTreeDepth
+//          kUnsupported      a tag, filter or test that Lockstep does not have: its line and name
+// Threads: any
+// Cost:    one pass; recursion bounded by kMaxTreeDepth
+// Source:  Jinja 3.1's grammar (operator precedence: ~ binds tighter than +, unary minus tighter than **)
 #pragma once
 
 #include <memory>
@@ -20,16 +17,14 @@
 
 namespace lockstep::tokenizer::jinja {
 
-// Levels of expressions and of blocks together. CPython refuses a template at about 100 levels; one
-// level costs the parser some 12 frames, so 200 stay far below a thread's 8 MiB of stack,
-// sanitizers included.
+// Levels of expressions and of blocks together. CPython refuses a template at about 100 levels; one level costs the
+// parser some 12 frames, so 200 stay far below a thread's 8 MiB of stack, sanitizers included.
 inline constexpr uint32_t kMaxTreeDepth = 200;
 
 Result<std::shared_ptr<const Program>> Parse(const std::string& source);
 
-// The two halves of the grammar share this; parser.cc has the statements, parser_expr.cc the
-// expressions. Errors are sticky: after the first, every function returns at once and the tree is
-// thrown away.
+// The two halves of the grammar share this; parser.cc has the statements, parser_expr.cc the expressions. Errors are
+// sticky: after the first, every function returns at once and the tree is thrown away.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -51,8 +46,7 @@ class Parser {
   ExprPtr ParseOneTarget(bool allows_attribute);
   void EndBlock(const std::string& tag);
 
-  // Without conditionals where an "if" belongs to the statement: the iterable of a for, the
-  // condition of an if.
+  // Without conditionals where an "if" belongs to the statement: the iterable of a for, the condition of an if.
   ExprPtr ParseExpr(bool allows_conditional = true);
   ExprPtr ParseTupleOrExpr(bool allows_conditional = true);
   ExprPtr ParseOr();
@@ -76,8 +70,7 @@ class Parser {
   void ParseArgs(Expr* call);
 
   ExprPtr Make(ExprKind kind, std::string name = "");
-  // Adds the child and its depth; an error when the tree becomes too deep (chains such as 1+1+1+...
-  // grow to the left).
+  // Adds the child and its depth; an error when the tree becomes too deep (chains such as 1+1+1+... grow to the left).
   void Adopt(Expr* parent, ExprPtr child);
   ExprPtr Binary(ExprKind kind, std::string op, ExprPtr left, ExprPtr right);
 

@@ -322,8 +322,7 @@ void Parser::ParseArgs(Expr* call) {
   ExpectOp(")");
 }
 
-// Filters, tests and further calls, as often as they come. A null node is the body of a filter
-// block.
+// Filters, tests and further calls, as often as they come. A null node is the body of a filter block.
 ExprPtr Parser::ParseFilters(ExprPtr node) {
   while (!failed()) {
     if (TakeOp("|")) {

@@ -8,8 +8,7 @@
 namespace lockstep::tokenizer::jinja {
 namespace {
 
-// Python's str.isprintable, with the unassigned code points taken as printable (their list changes
-// each year).
+// Python's str.isprintable, with the unassigned code points taken as printable (their list changes each year).
 bool IsPrintable(uint32_t c) {
   if (c < 0x7F) return c >= 0x20;
   if (c <= 0xA0 || c == 0xAD) return false;

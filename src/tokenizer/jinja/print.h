@@ -1,11 +1,10 @@
 // Values as text: Python's str() and repr(), and the tojson that transformers gives to templates.
 //
-// Units:    max_bytes bounds the result, since a shared value can print to much more than it holds
-// Errors:   kInvalidArgument  the result is longer than max_bytes; tojson of a value that JSON has
-//                             no form for
-// Threads:  any
-// Cost:     one walk of the value (Value::weight)
-// Source:   CPython 3.11 repr of the built-in types; json.dumps as transformers calls it
+// Units:   max_bytes bounds the result, since a shared value can print to much more than it holds
+// Errors:  kInvalidArgument  the result is longer than max_bytes; tojson of a value that JSON has no form for
+// Threads: any
+// Cost:    one walk of the value (Value::weight)
+// Source:  CPython 3.11 repr of the built-in types; json.dumps as transformers calls it
 #pragma once
 
 #include "base/result.h"
@@ -13,8 +12,7 @@
 
 namespace lockstep::tokenizer::jinja {
 
-// str(v) with marks: a string keeps its own; for all others one origin, input when any part of the
-// value was.
+// str(v) with marks: a string keeps its own; for all others one origin, input when any part of the value was.
 Result<Text> ToText(const Value& v, size_t max_bytes);
 Result<Text> ToRepr(const Value& v, size_t max_bytes);
 

@@ -157,12 +157,10 @@ std::vector<Text> Split(const Text& text, const std::string* sep, int64_t max_sp
 
 std::vector<Text> SplitFromRight(const Text& text, const std::string* sep, int64_t max_split) {
   std::vector<Text> all = Split(text, sep, -1);
-  // The first piece keeps the white space in front of it when the limit is met, so equality is not
-  // yet "all".
+  // The first piece keeps the white space in front of it when the limit is met, so equality is not yet "all".
   const size_t num_free = static_cast<size_t>(max_split) + (sep != nullptr ? 1 : 0);
   if (max_split < 0 || all.size() <= num_free) return all;
-  // Without a limit both directions agree, so the head is what is left of the last max_split
-  // pieces.
+  // Without a limit both directions agree, so the head is what is left of the last max_split pieces.
   std::vector<Text> out;
   size_t end = text.num_bytes();
   const std::string& bytes = text.bytes();

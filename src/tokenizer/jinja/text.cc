@@ -130,8 +130,7 @@ uint32_t UpperChar(uint32_t c) {
   if (c == 0xFF) return 0x178;
   if (c >= 0xE0 && c <= 0xFE && c != 0xF7) return c - 32;
   if (c == 0x131) return 'I';
-  // Latin Extended-A holds its pairs side by side; which of the two is the capital changes at 0x139
-  // and at 0x14A.
+  // Latin Extended-A holds its pairs side by side; which of the two is the capital changes at 0x139 and at 0x14A.
   if ((c >= 0x139 && c <= 0x148) || (c >= 0x179 && c <= 0x17E)) return c % 2 == 0 ? c - 1 : c;
   if (c >= 0x100 && c <= 0x177 && c != 0x130 && c != 0x138 && c != 0x149) return c & ~1u;
   if (c >= 0x3B1 && c <= 0x3C9) return c == 0x3C2 ? 0x3A3 : c - 32;

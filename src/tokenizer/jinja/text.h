@@ -1,8 +1,6 @@
-// Text: a string that remembers which of its bytes came from the request, and the UTF-8 steps that
-// Python's str needs.
+// Text: a string that remembers which of its bytes came from the request, and the UTF-8 steps that Python's str needs.
 //
-// Units:    begin, end and *_bytes in bytes; *_idx and num_chars in code points (an invalid byte
-//           counts as one)
+// Units:    begin, end and *_bytes in bytes; *_idx and num_chars in code points (an invalid byte counts as one)
 // Requires: nothing; any bytes are accepted
 // Threads:  a value; no sharing
 // Cost:     one run for each change of origin, so text of one origin costs one run
@@ -52,15 +50,13 @@ size_t NextChar(std::string_view bytes, size_t begin);
 // The start of each code point, then bytes.size().
 std::vector<size_t> CharStarts(std::string_view bytes);
 size_t CountChars(std::string_view bytes);
-// The code point at [begin, end) as NextChar gave it; an invalid byte gives 0xDC00 + byte, which is
-// no valid character.
+// The code point at [begin, end) as NextChar gave it; an invalid byte gives 0xDC00 + byte, which is no valid character.
 uint32_t DecodeChar(std::string_view bytes, size_t begin, size_t end);
 void AppendChar(uint32_t code_point, std::string* out);
 
 // Python's str.isspace for one code point.
 bool IsSpace(uint32_t code_point);
-// One-to-one case mapping of ASCII, Latin, Greek and Cyrillic; other scripts and one-to-many
-// mappings stay as they are.
+// One-to-one case mapping of ASCII, Latin, Greek and Cyrillic; other scripts and one-to-many mappings stay as they are.
 uint32_t UpperChar(uint32_t code_point);
 uint32_t LowerChar(uint32_t code_point);
 

@@ -1,14 +1,10 @@
-// The values of a template: Python's none, bool, int, float, str, list, tuple, dict, and Jinja's
-// own objects.
+// The values of a template: Python's none, bool, int, float, str, list, tuple, dict, and Jinja's own objects.
 //
-// Requires: lists and dicts are never changed once they are a Value (the sandbox is Jinja's
-//           immutable one), so values hold no cycles; a Namespace can, and the evaluator empties
-//           all of them at the end
+// Requires: lists and dicts are never changed once they are a Value (the sandbox is Jinja's immutable one), so values
+//           hold no cycles; a Namespace can, and the evaluator empties all of them at the end
 // Errors:   none here; the evaluator checks kinds first (LS_CHECK on a wrong accessor)
-// Threads:  a value may be read by any thread once built; a generator, a loop and a namespace by
-//           one
-// Source:   Python's data model, as far as chat templates see it; integers are 64 bits (Python's
-//           have no limit)
+// Threads:  a value may be read by any thread once built; a generator, a loop and a namespace by one
+// Source:   Python's data model, as far as chat templates see it; integers are 64 bits (Python's have no limit)
 #pragma once
 
 #include <cstdint>
@@ -96,11 +92,10 @@ class Value {
   const Object* identity() const { return object_.get(); }
 
   bool IsList(ListKind kind) const;
-  // 1 + the deepest element; the evaluator bounds it, so that walking a value cannot overflow the
-  // stack.
+  // 1 + the deepest element; the evaluator bounds it, so that walking a value cannot overflow the stack.
   uint32_t depth() const;
-  // The number of values a walk meets, shared ones counted each time they are met; saturates.
-  // Bounded for the same reason: [x, x] in a loop doubles the walk while it adds one list.
+  // The number of values a walk meets, shared ones counted each time they are met; saturates. Bounded for the same
+  // reason: [x, x] in a loop doubles the walk while it adds one list.
   uint64_t weight() const;
 
  private:
@@ -135,8 +130,7 @@ struct DictObject : Object {
   uint32_t depth = 1;
   uint64_t weight = 1;
 
-  // Keeps the first key and replaces the value when the key is present. False when the key cannot
-  // be hashed.
+  // Keeps the first key and replaces the value when the key is present. False when the key cannot be hashed.
   bool Set(const Value& key, Value value);
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
@@ -162,8 +156,7 @@ struct CallableObject : Object {
   std::shared_ptr<Scope> scope;  // macros: where it was defined
 };
 
-// A text that is equal for equal keys (1, 1.0 and true are one key), or nothing when Python calls
-// the type unhashable.
+// A text that is equal for equal keys (1, 1.0 and true are one key), or nothing when Python calls the type unhashable.
 std::optional<std::string> HashKey(const Value& key);
 // Python's bool(x).
 bool IsTrue(const Value& v);
