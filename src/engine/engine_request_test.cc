@@ -57,11 +57,13 @@ TEST(Seed, TheSameTextBeforeAndAfterOtherRequests) {
   EXPECT_NE((*engine)->Generate(request)->token_ids, first->token_ids);
 }
 
+// Before any engine of this program was made.
+const std::vector<int> cpus_at_start = device::cpu::AllowedCpus().value();
+
 // The leader is pinned while an engine lives; the next one must see the same machine.
 TEST(Engine, GivesTheCallersCpusBack) {
-  const std::vector<int> before = device::cpu::AllowedCpus().value();
   { ASSERT_TRUE(Create(TinyModel(kTiny)).ok()); }
-  EXPECT_EQ(device::cpu::AllowedCpus().value(), before);
+  EXPECT_EQ(device::cpu::AllowedCpus().value(), cpus_at_start);
 }
 
 TEST(Stream, ItsPiecesAreTheText) {
