@@ -143,40 +143,20 @@ inline void FloatTile(const MatmulArgs& a, int group, int row) {
   }
 }
 
-// The rows from `row` on, at most four of them, against G groups; returns how many.
-template <DType kType, int G, bool kPrefetch>
+// The rows from `row` on, at most R of them, against G groups; returns how many.
+template <DType kType, int R, int G, bool kPrefetch>
 inline int QuantRowsTile(const MatmulArgs& a, int group, int row) {
-  switch (a.rows - row) {
-    case 1:
-      QuantTile<kType, 1, G, kPrefetch>(a, group, row);
-      return 1;
-    case 2:
-      QuantTile<kType, 2, G, kPrefetch>(a, group, row);
-      return 2;
-    case 3:
-      QuantTile<kType, 3, G, kPrefetch>(a, group, row);
-      return 3;
-    default:
-      QuantTile<kType, 4, G, kPrefetch>(a, group, row);
-      return 4;
+  if constexpr (R > 1) {
+    if (a.rows - row < R) return QuantRowsTile<kType, R - 1, G, kPrefetch>(a, group, row);
   }
+  QuantTile<kType, R, G, kPrefetch>(a, group, row);
+  return R;
 }
 
-template <DType kType, int G, bool kTall>
+template <DType kType, int R, int G>
 inline void QuantGroups(const MatmulArgs& a, int group) {
-  int row = 0;
-  if constexpr (kTall) {
-    if (a.rows >= 8) {
-      QuantTile<kType, 8, G, true>(a, group, 0);
-      row = 8;
-    } else {
-      row = QuantRowsTile<kType, G, true>(a, group, 0);
-    }
-    for (; row + 8 <= a.rows; row += 8) QuantTile<kType, 8, G, false>(a, group, row);
-  } else {
-    row = QuantRowsTile<kType, G, true>(a, group, 0);
-  }
-  while (row < a.rows) row += QuantRowsTile<kType, G, false>(a, group, row);
+  int row = QuantRowsTile<kType, R, G, true>(a, group, 0);
+  while (row < a.rows) row += QuantRowsTile<kType, R, G, false>(a, group, row);
 }
 
 template <DType kType>
@@ -184,10 +164,12 @@ inline void QuantMatmul(const MatmulArgs& a) {
   int group = a.group_begin;
   if constexpr (kPairRows > 0) {
     if (a.rows <= kPairRows) {
-      for (; group + 2 <= a.group_end; group += 2) QuantGroups<kType, 2, false>(a, group);
+      for (; group + 2 <= a.group_end; group += 2) {
+        QuantRowsTile<kType, kPairRows, 2, true>(a, group, 0);
+      }
     }
   }
-  for (; group < a.group_end; ++group) QuantGroups<kType, 1, (kMaxTileRows >= 8)>(a, group);
+  for (; group < a.group_end; ++group) QuantGroups<kType, kMaxTileRows, 1>(a, group);
 }
 
 // Several groups at once, since a lane's chain of fused multiply-adds is bound by latency.
