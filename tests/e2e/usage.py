@@ -31,7 +31,7 @@ def test_bad_files():
 
 def test_unknown_words():
     model = h.tiny_model()
-    complains(h.run("run", "-m", model, "--tmp", "0.5", code=2), "--tmp", "did you mean --temp?")
+    complains(h.run("run", "-m", model, "--tmp", "0.5", code=2), "--tmp", "did you mean --temp")
     complains(h.run("run", "-m", model, "--thraeds", 2, code=2), "did you mean --threads?")
     complains(h.run("bench", "spec", "-m", model, "--promts", "x", code=2), "did you mean --prompts?")
     complains(h.run("run", "-m", model, "--zzzzzzzz", code=2), "unknown flag --zzzzzzzz", "--help")
