@@ -62,8 +62,11 @@ def machine():
 
 
 def commit():
-    done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"],
-                          capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"],
+                              capture_output=True, text=True, check=False)
+    except OSError:  # no git: a tree from an archive
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 

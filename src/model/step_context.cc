@@ -1,6 +1,7 @@
 #include "model/step_context.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/bits.h"
@@ -216,38 +217,38 @@ bool StepContext::FinalNorm(const float* weight) {
   return true;
 }
 
-void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
+namespace {
+
+// This thread's groups of outputs, for the rows that the last norm or activation prepared.
+void RunMatmul(StepContext& c, const kernels::PackedMatrix& weight, const kernels::LeafPlan& plan,
+               const std::array<float*, 3>& out, int64_t ld_out) {
   Activations& in = c.input();
   kernels::QuantRows quant = in.Quant();
   GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight,
-                      groups.begin,
-                      groups.end,
-                      &quant,
-                      in.f32.data(),
-                      in.ld,
-                      c.input_rows(),
-                      &plan,
-                      {out, nullptr, nullptr},
-                      ld_out});
+  kernels::MatmulArgs args = {};
+  args.weight = &weight;
+  args.group_begin = groups.begin;
+  args.group_end = groups.end;
+  args.quant = &quant;
+  args.x = in.f32.data();
+  args.ld_x = in.ld;
+  args.rows = c.input_rows();
+  args.plan = &plan;
+  std::copy(out.begin(), out.end(), args.out);
+  args.ld_out = ld_out;
+  c.kernels().matmul(args);
+}
+
+}  // namespace
+
+void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
+  RunMatmul(c, weight, plan, {out, nullptr, nullptr}, ld_out);
 }
 
 void RowLinear::Run(StepContext& c) const {
   comm::CpuShared::Call call;
   c.OpenSum(site, &call);
-  Activations& in = c.input();
-  kernels::QuantRows quant = in.Quant();
-  GroupRange groups = c.MyPart(weight.num_groups);
-  c.kernels().matmul({&weight,
-                      groups.begin,
-                      groups.end,
-                      &quant,
-                      in.f32.data(),
-                      in.ld,
-                      c.input_rows(),
-                      &plan,
-                      {call.mine[0], call.mine[1], call.mine[2]},
-                      c.team().ld_x});
+  RunMatmul(c, weight, plan, call.mine, c.team().ld_x);
 }
 
 }  // namespace lockstep::model
