@@ -22,7 +22,7 @@ double ReadSeconds(const char* name, double fallback) {
   if (text.empty()) return fallback;
   char* end = nullptr;
   double value = std::strtod(text.c_str(), &end);
-  return (end && *end == '\0' && value > 0 && value < 1e6) ? value : fallback;
+  return (end && *end == '\0' && value > 0 && value < 1e6) ? value : -1;
 }
 
 }  // namespace

@@ -148,6 +148,9 @@ Status BenchSpec(const BenchFlags& flags) {
   engine::Request base;
   LS_RETURN_IF_ERROR(flags.sampling.Apply(&base));
   LS_ASSIGN_OR_RETURN(base.shape, engine::ParseDraftShape(flags.shape));
+  if (flags.max_tokens < 2 && flags.max_tokens != -1) {
+    return InvalidArgument(fmt::format("-n {}: must be at least 2, since only decoding is measured", flags.max_tokens));
+  }
   base.max_tokens = flags.max_tokens;
   std::vector<NamedPrompt> prompts = BuiltInPrompts();
   if (!flags.prompts.empty()) {

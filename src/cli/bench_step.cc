@@ -162,7 +162,7 @@ Status BenchStep(StepFlags flags) {
   }
   progress.Clear();
   if (!flags.engine.json_only()) {
-    fmt::print("{}, tp {}, threads {} a rank, {}; context {}, logits for all rows\n", flags.engine.model,
+    fmt::print("{}, tp {}, threads {} a rank, {}; context {}, logits for all rows of up to 256\n", flags.engine.model,
                flags.engine.tp, engine->options().threads, engine->runner().isa_name(), flags.context);
     Print(results);
   }

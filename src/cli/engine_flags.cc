@@ -37,6 +37,9 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   options.threads = threads;
   options.context = context;
   options.timeout_secs = Env::Get().rank_timeout_secs;
+  if (!(options.timeout_secs > 0)) {
+    return InvalidArgument("LOCKSTEP_RANK_TIMEOUT: must be a number of seconds above 0 and below 1e6");
+  }
   if (kv_type == "f32") {
     options.kv_dtype = DType::kF32;
   } else if (kv_type != "f16") {
@@ -96,7 +99,12 @@ Status SamplingFlags::Apply(engine::Request* request) const {
 Status CheckJsonTarget(const std::string& target) {
   if (target.empty() || target == "-") return OkStatus();
   std::ifstream file(target, std::ios::binary);
-  if (!file) return OkStatus();
+  if (!file) {  // said before the work, not after it
+    const size_t slash = target.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+    if (access(folder.c_str(), W_OK) == 0) return OkStatus();
+    return InvalidArgument(fmt::format("--json {}: the folder does not exist or cannot be written to", target));
+  }
   const int first = file.get();
   if (first == EOF || first == '{' || first == '[') return OkStatus();
   return InvalidArgument(fmt::format("--json {}: the file exists and is not JSON; it is left alone", target));

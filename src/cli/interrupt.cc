@@ -20,8 +20,10 @@ void OnSignal(int signal_number) {
 InterruptGuard::InterruptGuard(std::function<void()> request) {
   request_to_stop = std::move(request);
   was_interrupted.store(false);
-  std::signal(SIGINT, OnSignal);
-  std::signal(SIGTERM, OnSignal);
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;  // without SA_RESTART: a read at a chat's prompt ends too
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 InterruptGuard::~InterruptGuard() {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 #include <new>
 
 #include "base/fp_env.h"
@@ -12,6 +13,15 @@
 
 namespace lockstep::cli {
 namespace {
+
+// A result that did not reach its reader is not a success.
+int FlushOutput(int exit_code) {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (written || exit_code != 0) return exit_code;
+  fmt::print(stderr, "lockstep: cannot write to standard output\n");
+  return ExitCode(StatusCode::kInternal);
+}
 
 int Main(int argc, char** argv) {
   SetFpEnv();
@@ -34,7 +44,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(reversed);
   } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
+    return FlushOutput(app.exit(e));
   } catch (const CLI::ParseError& e) {
     fmt::print(stderr, "lockstep: {}\n", ExplainParseError(app, arguments, e));
     return ExitCode(StatusCode::kInvalidArgument);
@@ -44,9 +54,12 @@ int Main(int argc, char** argv) {
     status = action();
   } catch (const std::bad_alloc&) {
     status = OutOfMemory("out of memory");
+  } catch (const std::exception& error) {  // a library's, e.g. fmt on a full disk
+    status = Internal(error.what());
   }
+  if (status.code() == StatusCode::kInterrupted) Log(LogLevel::kInfo, "interrupted");
   if (!status.ok() && status.code() != StatusCode::kInterrupted) Log(LogLevel::kError, status.message());
-  return ExitCode(status.code());
+  return FlushOutput(ExitCode(status.code()));
 }
 
 }  // namespace

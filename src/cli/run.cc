@@ -63,9 +63,9 @@ Status OneAnswer(const RunFlags& flags, engine::Engine& engine, engine::Request 
     };
   }
   auto generated = engine.Generate(request);
+  LS_RETURN_IF_ERROR(generated.status());
   if (show) std::fputs("\n", stdout);
   std::fflush(stdout);
-  LS_RETURN_IF_ERROR(generated.status());
   *response = std::move(generated).value();
   return OkStatus();
 }
@@ -77,17 +77,25 @@ Status Chat(const RunFlags& flags, engine::Engine& engine, const PromptMaker& ma
   while (fmt::print(stderr, "> "), std::getline(std::cin, line) && !line.empty()) {
     turns.push_back({"user", line});
     LS_ASSIGN_OR_RETURN(request.prompt, maker.FromTurns(turns));
-    engine::Response response;
-    Status status = OneAnswer(flags, engine, request, &response);
-    if (status.code() == StatusCode::kInvalidArgument) {  // the chat outgrew the context: keep what there is
-      Log(LogLevel::kError, status.message());
-      return OkStatus();
+    const auto context = static_cast<size_t>(engine.options().context);
+    while (request.prompt.size() >= context && turns.size() > 2) {  // forget the oldest question and its answer
+      Log(LogLevel::kWarning, "the chat outgrew the context (--ctx-size): its oldest exchange is forgotten");
+      turns.erase(turns.begin(), turns.begin() + 2);
+      LS_ASSIGN_OR_RETURN(request.prompt, maker.FromTurns(turns));
     }
-    LS_RETURN_IF_ERROR(status);
+    if (request.prompt.size() >= context) {
+      Log(LogLevel::kError,
+          fmt::format("the message has {} tokens, the context {}: it is left out", request.prompt.size(), context));
+      turns.pop_back();
+      continue;
+    }
+    engine::Response response;
+    LS_RETURN_IF_ERROR(OneAnswer(flags, engine, request, &response));
     if (flags.engine.verbose) Summarise(response);
     if (response.finish_reason == "interrupted") return Status(StatusCode::kInterrupted, "interrupted");
     turns.push_back({"assistant", response.text});
   }
+  if (InterruptGuard::interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
   return OkStatus();
 }
 
@@ -101,6 +109,9 @@ Status Run(const RunFlags& flags) {
   std::string prompt = flags.prompt;
   const bool chat_on_terminal = !flags.has_prompt && isatty(STDIN_FILENO) != 0;
   if (!flags.has_prompt && !chat_on_terminal) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (chat_on_terminal && !flags.engine.json.empty()) {
+    return InvalidArgument("--json needs a prompt (-p TEXT, or text on standard input): a chat has no single result");
+  }
   if (chat_on_terminal && flags.raw) return InvalidArgument("--raw needs a prompt: -p TEXT, or text on standard input");
 
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());

@@ -159,6 +159,8 @@ class Member {
   // Waits until a peer's word has reached an epoch: spins, then parks. False when poisoned.
   bool WaitFor(const WaitTarget& target);
   bool Park(const WaitTarget& target);
+  int64_t TimeoutNs(SyncOp op) const;
+  static void ForgiveStop(const WaitTarget& target, int64_t* looked_at_ns, int64_t now_ns);
   bool SameOp(const WaitTarget& target, uint64_t seen);
   bool Expired(const WaitTarget& target, int64_t now_ns);
 

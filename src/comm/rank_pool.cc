@@ -9,7 +9,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <filesystem>
+#include <new>
 #include <system_error>
 
 #include "base/fp_env.h"
@@ -91,6 +93,7 @@ void RankPool::RunChild(int rank, pid_t parent, const Body& body) {
   if (getppid() != parent) _exit(0);
   // Ctrl-C reaches the whole foreground group; the leader decides what it means.
   signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_IGN);
   group_->children_.assign(group_->children_.size(), 0);  // siblings are not ours to reap
   try {
     for (int thread = 1; thread < group_->threads_per_rank(); ++thread) {
@@ -108,7 +111,14 @@ void RankPool::RunChild(int rank, pid_t parent, const Body& body) {
 void RankPool::RunMember(int rank, int thread, const Body& body) {
   SetFpEnv();
   Member member = group_->MakeMember(rank, thread);
-  Status status = body(member);
+  Status status;
+  try {
+    status = body(member);
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory("out of memory");
+  } catch (const std::exception& error) {
+    status = Internal(error.what());
+  }
   GroupState& state = *group_->state_;
   if (!status.ok()) {
     group_->Poison(status.WithContext(fmt::format("rank {}", rank)));

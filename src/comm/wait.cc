@@ -104,12 +104,27 @@ bool Member::Expired(const WaitTarget& t, int64_t now_ns) {
   return true;
 }
 
+// Loading a model from a cold disk takes ranks unevenly long: that is no fault.
+int64_t Member::TimeoutNs(SyncOp op) const {
+  constexpr int64_t kSetUpFactor = 20;
+  return group_->timeout_ns_ * (op == SyncOp::kVote ? kSetUpFactor : 1);
+}
+
+// A waiter looks at the clock every few microseconds, or slices of 50 ms. A long gap means that it did not run itself: the
+// whole program was stopped (Ctrl-Z, a debugger, a paused container). That time counts against nobody.
+void Member::ForgiveStop(const WaitTarget& t, int64_t* looked_at_ns, int64_t now_ns) {
+  constexpr int64_t kStopNs = 500'000'000;
+  const int64_t gap_ns = now_ns - *looked_at_ns;
+  if (*looked_at_ns != 0 && gap_ns > kStopNs && *t.deadline_ns != 0) *t.deadline_ns += gap_ns;
+  *looked_at_ns = now_ns;
+}
+
 bool Member::WaitFor(const WaitTarget& t) {
   uint64_t seen = t.word.load(std::memory_order_acquire);
   if (t.Reached(seen)) [[likely]]
     return SameOp(t, seen);
   const bool oversubscribed = group_->options().oversubscribed;
-  int64_t park_at_ns = 0;
+  int64_t park_at_ns = 0, looked_at_ns = 0;
   for (int spins = 1;; ++spins) {
     Pause();
     seen = t.word.load(std::memory_order_acquire);
@@ -118,6 +133,7 @@ bool Member::WaitFor(const WaitTarget& t) {
     if (oversubscribed && spins >= kOversubscribedSpins) break;
     if (spins % kSpinsPerClock == 0) {
       int64_t now_ns = SteadyNs();
+      ForgiveStop(t, &looked_at_ns, now_ns);
       if (*t.deadline_ns == 0) *t.deadline_ns = now_ns + t.timeout_ns;
       if (park_at_ns == 0) park_at_ns = now_ns + kSpinNs;
       if (Expired(t, now_ns)) return false;
@@ -132,7 +148,7 @@ bool Member::Park(const WaitTarget& t) {
   const int64_t slice_ns = is_leader() ? kLeaderSliceNs : kSliceNs;
   int64_t now_ns = SteadyNs();
   if (*t.deadline_ns == 0) *t.deadline_ns = now_ns + t.timeout_ns;
-  int64_t reap_at_ns = now_ns + kLeaderSliceNs;
+  int64_t reap_at_ns = now_ns + kLeaderSliceNs, looked_at_ns = now_ns;
   for (;;) {
     int64_t nanos = slice_ns;
     if (t.timeout_ns != 0) nanos = std::clamp<int64_t>(*t.deadline_ns - now_ns, 1, slice_ns);
@@ -145,6 +161,7 @@ bool Member::Park(const WaitTarget& t) {
     if (t.Reached(seen)) return SameOp(t, seen);
     if (group_->poisoned()) return false;
     now_ns = SteadyNs();
+    ForgiveStop(t, &looked_at_ns, now_ns);
     // Before the timeout: "died by signal 9" says more than "did not come".
     if (is_leader() && now_ns >= reap_at_ns) {
       reap_at_ns = now_ns + kLeaderSliceNs;
@@ -167,7 +184,7 @@ bool Member::WaitWorld(SyncOp op) {
   for (int peer = 0; peer < num_members && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
+    ok = WaitFor({slot.world, slot.world_sleepers, world_epoch_, op, peer, TimeoutNs(op), &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();
@@ -184,7 +201,7 @@ bool Member::SyncRank(SyncOp op) {
   for (int peer = rank_ * num_threads; peer < (rank_ + 1) * num_threads && ok; ++peer) {
     if (peer == index_) continue;
     MemberSlot& slot = group_->state_->slot(peer);
-    ok = WaitFor({slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, group_->timeout_ns_, &deadline_ns});
+    ok = WaitFor({slot.rank, slot.rank_sleepers, rank_epoch_, op, peer, TimeoutNs(op), &deadline_ns});
   }
   wait_ticks_ += trace::Ticks() - begin;
   return ok && !group_->poisoned();

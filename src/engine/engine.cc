@@ -143,6 +143,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.context = s.options.context;
   step.max_rows = std::max(s.options.prefill_chunk, step::kMaxTreeRows);
   step.kv_dtype = options.kv_dtype;
+  step.num_tokens = std::min<int>(s.tokenizer->vocab_size(), static_cast<int>(s.source->config().vocab));
   step.timeout_secs = options.timeout_secs;
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
@@ -150,7 +151,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
 }
 
 Status Engine::CheckRequest(const Request& request) const {
-  const auto vocab = static_cast<int32_t>(s_->source->config().vocab);
+  const int32_t vocab = std::min(s_->tokenizer->vocab_size(), static_cast<int32_t>(s_->source->config().vocab));
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens");
   for (int32_t id : request.prompt) {
     if (id < 0 || id >= vocab) return InvalidArgument(fmt::format("prompt token {}: the vocabulary has {}", id, vocab));
@@ -175,7 +176,7 @@ Status Engine::EnsurePages(int num_tokens) {
 Status Engine::StepFailure(int logits_idx) const {
   const int layer = s_->runner->output().bad_layer[logits_idx];
   const bool at_end = layer >= static_cast<int>(s_->source->config().num_layers);
-  return Internal(fmt::format("step {}: the numbers are no longer finite from {} on", s_->runner->num_steps(),
+  return Internal(fmt::format("step {}: the numbers are no longer finite from {} on", s_->runner->num_steps() - 1,
                               at_end ? "the output layer" : fmt::format("layer {}", layer)));
 }
 
@@ -203,7 +204,7 @@ Status Engine::PrefillPrompt(Run& run) {
 }
 
 // Emits tokens one at a time, so that a stop inside a round ends it exactly where plain decoding would.
-void Engine::Commit(Run& run, std::span<const int32_t> tokens) {
+int Engine::Commit(Run& run, std::span<const int32_t> tokens) {
   size_t taken = 0;
   for (int32_t token : tokens) {
     const std::string piece = run.decoder.Push(token);
@@ -219,6 +220,7 @@ void Engine::Commit(Run& run, std::span<const int32_t> tokens) {
     const std::string text = run.finish.TakeText();
     if (!text.empty()) run.request.on_text(text);
   }
+  return static_cast<int>(taken);
 }
 
 Status Engine::Round(Run& run) {
@@ -254,8 +256,9 @@ Status Engine::Round(Run& run) {
     move.from_row += run.committed;
     move.to_row += run.committed;
   }
+  // What lies behind a stop or a limit was not emitted: the walk ends there too.
+  run.walk.Truncate(Commit(run, std::span(run.walk.tokens, static_cast<size_t>(run.walk.num_emitted))));
   const int emitted = run.walk.num_emitted;
-  Commit(run, std::span(run.walk.tokens, static_cast<size_t>(emitted)));
   run.committed += emitted;
   if (run.walk.failed_row >= 0 && !run.finish.verdict().finished) return StepFailure(run.walk.failed_row);
 
@@ -279,7 +282,6 @@ Status Engine::Round(Run& run) {
 }
 
 Result<Response> Engine::Generate(const Request& request) {
-  interrupted_.store(false, std::memory_order_relaxed);
   LS_RETURN_IF_ERROR(CheckRequest(request));
   LS_ASSIGN_OR_RETURN(step::SamplingSpec sampling,
                       step::MakeSamplingSpec(request.sampling, static_cast<int>(s_->source->config().vocab)));
@@ -306,6 +308,8 @@ Result<Response> Engine::Generate(const Request& request) {
     status = Round(run);
   }
   run.response.stats.decode_secs = Since(decode_start);
+  // Only now: an interrupt that came before the first step counts for this request.
+  interrupted_.store(false, std::memory_order_relaxed);
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(s_->runner->CheckAgreement());
   run.response.stats.decoded_tokens = std::max<int64_t>(0, static_cast<int64_t>(run.response.token_ids.size()) - 1);

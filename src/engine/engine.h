@@ -47,7 +47,7 @@ class Engine {
 
   Result<Response> Generate(const Request& request);
 
-  // Makes the running Generate return after its current round, with the text so far.
+  // Makes the running Generate (or the next one, if none runs) return after its current round, with the text so far.
   void Interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
 
   const tokenizer::Tokenizer& tokenizer() const;
@@ -68,7 +68,7 @@ class Engine {
   Status EnsurePages(int num_tokens);
   Status PrefillPrompt(Run& run);
   Status Round(Run& run);
-  void Commit(Run& run, std::span<const int32_t> tokens);
+  int Commit(Run& run, std::span<const int32_t> tokens);
   void Conclude(Run& run);
   Status StepFailure(int logits_idx) const;
 

@@ -94,6 +94,10 @@ AttentionItem StepContext::FindItem(int64_t keys, int heads) const {
   return {row, static_cast<int>((keys - *(next - 1) * heads) / keys_of_row)};
 }
 
+void StepContext::Stamp(trace::Owner owner) {
+  watch_.StampSplit(owner, trace::Owner::kAllReduceWait, o_.member->TakeWaitTicks());
+}
+
 void StepContext::Embed() {
   const TensorRef& e = o_.weights->embedding;
   const DTypeInfo info = GetDTypeInfo(e.dtype);
@@ -103,20 +107,21 @@ void StepContext::Embed() {
     if (!private_ || o_.member->thread() == 0) o_.team->bad_layer[static_cast<size_t>(r)] = -1;
     kernels::DequantRow(e.dtype, e.data + view_.rows[r].token * row_bytes, static_cast<int64_t>(e.cols), X(r));
   }
-  watch_.Stamp(trace::Owner::kOther);
+  Stamp(trace::Owner::kOther);
 }
 
 void StepContext::OpenSum(const comm::CpuShared::Site& site, comm::CpuShared::Call* call) {
   pending_ = o_.shared.Begin(site, static_cast<size_t>(view_.num_rows), static_cast<size_t>(o_.team->ld_x));
   has_pending_ = true;
+  ++num_all_reduces_;
   *call = pending_;
 }
 
 bool StepContext::ResolvePending() {
   if (!has_pending_) return true;
-  watch_.Stamp(trace::Owner::kMatmul);
+  Stamp(trace::Owner::kMatmul);
   bool ok = o_.member->SyncWorld(comm::SyncOp::kAllReduce);
-  watch_.Stamp(trace::Owner::kAllReduceWait);
+  Stamp(trace::Owner::kAllReduceWait);
   return ok;
 }
 
@@ -166,7 +171,7 @@ bool StepContext::Norm(const float* weight, int layer) {
     Quantise(to.Row(r), d, to, r);
   }
   // Reading and adding the partial sums is fused with the norm; the whole pass is booked as the move.
-  watch_.Stamp(has_pending_ ? trace::Owner::kAllReduceMove : trace::Owner::kOther);
+  Stamp(has_pending_ ? trace::Owner::kAllReduceMove : trace::Owner::kOther);
   has_pending_ = false;
   input_ = &to;
   input_rows_ = view_.num_rows;
@@ -198,7 +203,7 @@ bool StepContext::FinalNorm(const float* weight) {
     AddNormRow(view_.logits_rows[i], weight, to.Row(i), last_layer);
     Quantise(to.Row(i), d, to, i);
   }
-  watch_.Stamp(trace::Owner::kAllReduceMove);
+  Stamp(trace::Owner::kAllReduceMove);
   has_pending_ = false;
   input_ = &to;
   input_rows_ = view_.num_logits_rows;

@@ -110,6 +110,7 @@ class StepContext {
     return *o_.kernels;
   }
   uint64_t num_kernel_calls() const { return num_kernel_calls_; }
+  uint64_t num_all_reduces() const { return num_all_reduces_; }
   comm::Member& member() { return *o_.member; }
   const ModelConfig& config() const { return *o_.config; }
   const RankShard& shard() const { return *shard_; }
@@ -118,6 +119,8 @@ class StepContext {
   kv::KvStore& kv() { return *o_.kv; }
   TeamBuffers& team() { return *o_.team; }
   trace::Stopwatch& watch() { return watch_; }
+  // Books the time since the last stamp; what of it this member waited for others, thread or rank, is the wait's.
+  void Stamp(trace::Owner owner);
   const StepView& view() const { return view_; }
 
   // Binds the step's rows. Every member calls it with the same view.
@@ -188,6 +191,7 @@ class StepContext {
   std::vector<const void*> tail_k_, tail_v_;  // [kAttentionRows, tail_elems_]
   uint64_t hidden_hash_ = 0;
   uint64_t num_kernel_calls_ = 0;
+  uint64_t num_all_reduces_ = 0;
   trace::Stopwatch watch_;
 };
 

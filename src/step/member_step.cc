@@ -83,12 +83,14 @@ void TreeOfRows(const StepInput& in, const StepSequence& s, DraftTree* tree) {
   }
 }
 
-MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared)
+MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared,
+                       int num_tokens)
     : context_(std::move(context)),
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
-      sampler_(static_cast<int>(context_->config().vocab), context_->kernels()) {}
+      num_tokens_(num_tokens),
+      sampler_(num_tokens, context_->kernels()) {}
 
 MemberStep::~MemberStep() = default;
 
@@ -109,7 +111,7 @@ void MemberStep::PickCandidates(const StepInput& in) {
   const model::RankShard& shard = context_->shard();
   model::GroupRange groups = context_->MyPart(context_->weights().output.weight.num_groups);
   const int first = shard.vocab.begin + groups.begin * 16;
-  const int count = std::min(shard.vocab.end - first, (groups.end - groups.begin) * 16);
+  const int count = std::min({shard.vocab.end - first, num_tokens_ - first, (groups.end - groups.begin) * 16});
   SharedLayout::Candidate* mine =
       layout_.Candidates(shared_, member_.rank() * member_.threads_per_rank() + member_.thread());
   for (int i = 0; i < in.num_logits_rows; ++i) {
@@ -154,7 +156,7 @@ void MemberStep::SampleRow(const StepInput& in, const StepSequence& s, int logit
   }
   SampleRequest request = {};
   request.logits = layout_.Logits(shared_) + logits_idx * layout_.ld_logits;
-  request.vocab = static_cast<int>(context_->config().vocab);
+  request.vocab = num_tokens_;
   request.spec = &s.sampling;
   request.position = in.rows[row].position + 1;
   request.prompt_tokens = {history, static_cast<size_t>(s.num_prompt_tokens)};
@@ -214,13 +216,12 @@ bool MemberStep::CheckAgreement() {
 
 bool MemberStep::Run(int parity) {
   model::StepContext& c = *context_;
-  trace::Stopwatch& watch = c.watch();
-  watch.Stamp(trace::Owner::kHostGap);
+  c.Stamp(trace::Owner::kHostGap);
   const StepInput& in = *layout_.Input(shared_, parity);
-  const uint64_t kernels_before = c.num_kernel_calls();
+  const uint64_t kernels_before = c.num_kernel_calls(), sums_before = c.num_all_reduces();
   if (member_.thread() == 0 && !member_.FaultPoint(in.step)) return false;
   c.fault_corrupt = member_.FaultHere(comm::FaultKind::kCorrupt, in.step);
-  c.fault_round = member_.FaultRounds(in.step);
+  c.fault_round = member_.FaultRounds(in.step) && in.sequences[0].is_tree != 0;
   CopyAccepted(in);
   if (in.num_copies > 0 && !c.SyncRank()) return false;
 
@@ -233,9 +234,9 @@ bool MemberStep::Run(int parity) {
   if (!CheckDigests()) return false;
 
   PickCandidates(in);
-  watch.Stamp(trace::Owner::kSample);
+  c.Stamp(trace::Owner::kSample);
   if (!member_.SyncWorld(comm::SyncOp::kLogits)) return false;
-  watch.Stamp(trace::Owner::kAllReduceWait);
+  c.Stamp(trace::Owner::kAllReduceWait);
   SampleRows(in);
   if (member_.is_leader()) {
     CombineGreedy(in);
@@ -244,15 +245,15 @@ bool MemberStep::Run(int parity) {
       layout_.Output(shared_)->bad_layer[i] = layer >= 0 ? layer : static_cast<int>(c.config().num_layers);
     }
   }
-  watch.Stamp(trace::Owner::kSample);
+  c.Stamp(trace::Owner::kSample);
   // The rows that others sampled, and the greedy ones of the leader.
   if (!member_.SyncWorld(comm::SyncOp::kEnd)) return false;
-  watch.Stamp(trace::Owner::kAllReduceWait);
+  c.Stamp(trace::Owner::kAllReduceWait);
   if (member_.thread() == 0) Digest(in);
-  watch.Stamp(trace::Owner::kSample);
-  watch.EndStep();
-  kernels_ = c.num_kernel_calls() - kernels_before;
-  *layout_.Breakdown(shared_, member_.rank() * member_.threads_per_rank() + member_.thread()) = watch.breakdown();
+  c.Stamp(trace::Owner::kSample);
+  c.watch().EndStep();
+  census_ = {c.num_kernel_calls() - kernels_before, c.num_all_reduces() - sums_before + 1};  // and the logits' exchange
+  *layout_.Breakdown(shared_, member_.rank() * member_.threads_per_rank() + member_.thread()) = c.watch().breakdown();
   return true;
 }
 

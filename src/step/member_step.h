@@ -59,8 +59,9 @@ struct SharedLayout {
 
 class MemberStep {
  public:
-  // vocab: the sampler's scratch.
-  MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared);
+  // num_tokens: the vocabulary that may be sampled; rows of the output layer behind it are padding.
+  MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared,
+             int num_tokens);
   ~MemberStep();
 
   // False when the group is poisoned.
@@ -69,7 +70,7 @@ class MemberStep {
   bool CheckAgreement();
 
   model::StepContext& context() { return *context_; }
-  uint64_t kernels_of_last_step() const { return kernels_; }
+  const StepCensus& census() const { return census_; }
 
  private:
   void CopyAccepted(const StepInput& in);
@@ -84,9 +85,10 @@ class MemberStep {
   comm::Member& member_;
   SharedLayout layout_;
   std::byte* shared_;
+  int num_tokens_;
   Sampler sampler_;
   DraftTree tree_;
-  uint64_t kernels_ = 0;
+  StepCensus census_;
   uint64_t published_step_ = 0;
   bool has_published_ = false;
 };

@@ -60,4 +60,10 @@ struct StepOutput {
       bad_layer[kMaxLogitsRows];  // where it stopped being finite: a layer, or num_layers for the final norm and logits
 };
 
+// Counts of one step on one member, for the census of promise P3.
+struct StepCensus {
+  uint64_t kernels = 0;
+  uint64_t all_reduces = 0;  // the exchange of logits included
+};
+
 }  // namespace lockstep::step

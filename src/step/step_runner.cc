@@ -38,6 +38,16 @@ const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   return kernels::GenericKernels();
 }
 
+// Set-up allocates; a member that runs out of memory must still vote, or the others would wait for it.
+template <typename F>
+Status CatchBadAlloc(F f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("no memory for the buffers of a step");
+  }
+}
+
 Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
   if (text.empty()) return device::cpu::BestIsa(device::cpu::Features());
   return device::cpu::ParseIsa(text);
@@ -63,6 +73,7 @@ struct StepRunner::Impl {
 
   Status BuildRank(int rank);
   Result<std::unique_ptr<MemberStep>> SetUp(comm::Member& member);
+  Status MakeMemberStep(comm::Member& member, RankState& state, std::unique_ptr<MemberStep>* step);
   Status MemberMain(comm::Member& member);
   Status RunCommand(uint32_t command, const char* what);
 
@@ -101,17 +112,19 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   }
   RankState& state = ranks[static_cast<size_t>(member.rank())];
   if (member.thread() == 0) {
-    try {
-      state.status = BuildRank(member.rank());
-    } catch (const std::bad_alloc&) {
-      state.status = OutOfMemory("no memory for the buffers of a step");
-    }
+    state.status = CatchBadAlloc([&] { return BuildRank(member.rank()); });
   }
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
   if (!state.status.ok()) return state.status;
   state.weights->PackShare(member.thread(), member.threads_per_rank());
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
 
+  std::unique_ptr<MemberStep> step;
+  LS_RETURN_IF_ERROR(CatchBadAlloc([&] { return MakeMemberStep(member, state, &step); }));
+  return step;
+}
+
+Status StepRunner::Impl::MakeMemberStep(comm::Member& member, RankState& state, std::unique_ptr<MemberStep>* step) {
   model::StepContextOptions o = {};
   o.kernels = kernels;
   o.member = &member;
@@ -125,14 +138,21 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   o.team = state.team.get();
   o.max_rows = options.max_rows;
   o.max_pages_per_sequence = layout.pages_per_sequence;
-  return std::make_unique<MemberStep>(std::make_unique<model::StepContext>(o), layout, shared);
+  const int num_tokens = options.num_tokens > 0 ? options.num_tokens : static_cast<int>(source->config().vocab);
+  *step = std::make_unique<MemberStep>(std::make_unique<model::StepContext>(o), layout, shared, num_tokens);
+  return OkStatus();
 }
 
 Status StepRunner::Impl::MemberMain(comm::Member& member) {
   auto mine = SetUp(member);
   Status vote = comm::Vote(member, mine.status());
-  if (!vote.ok()) return OkStatus();  // the leader reports it
   uint32_t command;
+  if (!vote.ok()) {
+    // The leader reports it and ends the group. Leaving before it has read the votes would look like another fault.
+    while (member.WaitCommand(&command)) {
+    }
+    return OkStatus();
+  }
   while (member.WaitCommand(&command)) {
     bool ok = command == kCheck ? (*mine)->CheckAgreement() : (*mine)->Run(command == kStepEven ? 0 : 1);
     if (!ok) break;
@@ -253,6 +273,8 @@ trace::Stopwatch& StepRunner::watch() {
 
 std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   Impl& m = *impl_;
+  // The others write theirs after the last sync of their step: one more sync, and all are there.
+  (void)CheckAgreement();
   std::vector<trace::StepBreakdown> since;
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
@@ -267,7 +289,7 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
 }
 
 StepCensus StepRunner::census() const {
-  return {impl_->leader->kernels_of_last_step(), 2 * uint64_t{config().num_layers} + 1};
+  return impl_->leader->census();
 }
 
 int64_t StepRunner::weight_bytes_per_step() const {

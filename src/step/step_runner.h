@@ -37,14 +37,9 @@ struct StepOptions {
   int num_sequences = 1;               // sequences that may hold kv at once
   int max_rows = 512;  // rows of a step: the prefill chunk, at least kMaxLogitsRows' worth of draft rows
   DType kv_dtype = DType::kF16;
+  int num_tokens = 0;   // ids that may be sampled; 0: all rows of the output layer. Rows behind are padding
   std::string cpu_isa;  // empty: the widest
   double timeout_secs = 30;
-};
-
-// Counts of one step on one member, for the census of promise P3.
-struct StepCensus {
-  uint64_t kernels = 0;
-  uint64_t all_reduces = 0;  // the exchange of logits included
 };
 
 class StepRunner {

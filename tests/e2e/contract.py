@@ -124,8 +124,8 @@ def test_a_file_that_is_no_json_is_left_alone():
     with open(target, "w", encoding="utf-8") as f:
         f.write("Dear reader\n")
     model = h.tiny_model()
-    for command in (["run", "-m", model, "-p", "a", "-n", 1], ["inspect", model], ["doctor"],
-                    ["bench", "step", "-m", model, "--widths", "1"], ["bench", "spec", "-m", model, "-n", 1]):
+    for command in (["run", "-m", model, "-p", "a", "-n", 2], ["inspect", model], ["doctor"],
+                    ["bench", "step", "-m", model, "--widths", "1"], ["bench", "spec", "-m", model, "-n", 2]):
         result = h.run(*command, "--json", target, code=2)
         h.check("letter.txt" in result.err and "left alone" in result.err, result.err)
         h.equal(result.out, b"", command)  # before any work

@@ -24,7 +24,7 @@ bool LlamaForward(StepContext& c) {
   }
   if (!c.FinalNorm(c.weights().output_norm)) return false;
   c.weights().output.Run(c, c.view().logits + c.shard().vocab.begin, c.view().ld_logits);
-  c.watch().Stamp(trace::Owner::kMatmul);
+  c.Stamp(trace::Owner::kMatmul);
   return true;
 }
 

@@ -145,13 +145,13 @@ void AttendRows(StepContext& c, int layer) {
 
 bool Attend(StepContext& c, int layer) {
   if (!c.SyncRank()) return false;  // q, k, v of all threads
-  c.watch().Stamp(trace::Owner::kMatmul);
+  c.Stamp(trace::Owner::kMatmul);
   RopeAndStore(c, layer);
   if (!c.SyncRank()) return false;
   AttendRows(c, layer);
   const bool ok = c.Prepare(c.team().attended, c.shard().q_heads.count() * static_cast<int>(c.config().head_dim),
                             IsQuantised(c.weights().layers[static_cast<size_t>(layer)].attention_out.weight.dtype));
-  c.watch().Stamp(trace::Owner::kAttention);
+  c.Stamp(trace::Owner::kAttention);
   return ok;
 }
 
