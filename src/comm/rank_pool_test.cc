@@ -106,7 +106,7 @@ TEST(RankPool, ABodyThatFailsOrLeavesIsNamed) {
 }
 
 TEST(RankPool, ExitAndAbortOfAProcessAreNamed) {
-  if (testing::kThreadSanitizer) GTEST_SKIP();
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "the sanitizer does not follow forks of threaded processes";
   for (bool aborts : {true, false}) {
     auto pool = RankPool::Start(Options(2, 1, RankMode::kProcess, 10), [&](Member&) {
       signal(SIGABRT, SIG_DFL);
@@ -123,7 +123,7 @@ TEST(RankPool, ExitAndAbortOfAProcessAreNamed) {
 }
 
 TEST(RankPool, CheckNoticesADeathBetweenSteps) {
-  if (testing::kThreadSanitizer) GTEST_SKIP();
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "the sanitizer does not follow forks of threaded processes";
   auto pool = RankPool::Start(Options(2, 1, RankMode::kProcess, 10), StepLoop([](Member& m, uint32_t) {
                                 m.SyncWorld(SyncOp::kEnd);
                                 kill(getpid(), SIGKILL);
@@ -182,7 +182,7 @@ TEST(RankPool, ProcessesMustBeForkedBeforeThreads) {
 
 // All processes that hold the write end are gone when the read end sees the end of the file.
 TEST(RankPool, ChildrenDieWithTheLeader) {
-  if (testing::kThreadSanitizer) GTEST_SKIP();
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "the sanitizer does not follow forks of threaded processes";
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   pid_t leader = fork();
