@@ -159,8 +159,16 @@ inline void QuantGroups(const MatmulArgs& a, int group) {
   while (row < a.rows) row += QuantRowsTile<kType, R, G, false>(a, group, row);
 }
 
+#ifdef LS_TILES
+template <DType kType>
+inline bool TileMatmul(const MatmulArgs& a);  // matmul_tiles-inl.h
+#endif
+
 template <DType kType>
 inline void QuantMatmul(const MatmulArgs& a) {
+#ifdef LS_TILES
+  if (TileMatmul<kType>(a)) return;
+#endif
   int group = a.group_begin;
   if constexpr (kPairRows > 0) {
     if (a.rows <= kPairRows) {
