@@ -153,8 +153,8 @@ inline bool TileMatmul(const MatmulArgs& a) {
     for (; row + kTileRows <= a.rows; row += kTileRows) TileRowsOfGroup<kType, kTileRows>(a, group, row, row == 0);
     if (rest_in_tiles) {
       TileRestOfGroup<kType, kTileRows - 1>(a, group, row, row == 0);
-    } else {
-      while (row < a.rows) row += QuantRowsTile<kType, kMaxTileRows, 1, false>(a, group, row);
+    } else if (rest > 0) {
+      QuantGroups<kType, 1, false>(a, group, row);
     }
   }
   TileRelease();
