@@ -234,6 +234,10 @@ Status Engine::Round(Run& run) {
   run.drafting.Propose(run.tokens, static_cast<int>(std::clamp<int64_t>(room, 0, step::kMaxTreeNodes)), &run.tree);
   const double draft_secs = Since(start);
   s_->runner->watch().Stamp(trace::Owner::kDraft);
+  // A drafter's mistake would be a read outside the embedding.
+  if (Status valid = step::ValidateTree(run.tree, s_->runner->options().num_tokens); !valid.ok()) {
+    return Internal(fmt::format("--spec {}: {}", DrafterName(run.request.drafter), valid.message()));
+  }
   const int rows = run.tree.num_rows();
   LS_RETURN_IF_ERROR(EnsurePages(run.committed + rows));
   step::StepInput& in = s_->runner->input();
