@@ -139,7 +139,7 @@ TEST(WeightSource, RowsAndColumns) {
 
 TEST(Gguf, AMissingFileAndAFolderAreNamed) {
   EXPECT_EQ(GgufFile::Open(kFolder + "absent.gguf").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(GgufFile::Open(kFolder).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(GgufFile::Open(kFolder).status().code(), StatusCode::kCorruptFile);
 }
 
 // Bounds checks must not make a large vocabulary slow to load: 128k tokens and 280k merges, as Llama 3 has.
