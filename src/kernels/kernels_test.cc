@@ -54,14 +54,19 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, co
 // Rows of int8 activations with the strides that the step uses.
 struct QuantBuffer {
   QuantBuffer(int rows, int k)
-      : blocks((k + 31) / 32), q(rows * blocks * 32), scale(rows * blocks), scaled(rows * blocks), sum(rows * blocks) {}
+      : blocks((k + 31) / 32),
+        q(rows * blocks * 32),
+        scale(rows * blocks),
+        scaled(rows * blocks),
+        sum(rows * blocks),
+        half(rows * blocks) {}
   QuantRows View() {
-    return {q.data(), scale.data(), sum.data(), scaled.data(), static_cast<int64_t>(blocks) * 32, blocks};
+    return {q.data(), scale.data(), sum.data(), scaled.data(), half.data(), static_cast<int64_t>(blocks) * 32, blocks};
   }
   int blocks;
   std::vector<int8_t> q;
   std::vector<float> scale, scaled;
-  std::vector<int32_t> sum;
+  std::vector<int32_t> sum, half;
 };
 
 std::vector<uint8_t> RandomTensor(DType t, int rows, int cols, std::mt19937& rng) {
@@ -75,8 +80,10 @@ std::vector<uint8_t> RandomTensor(DType t, int rows, int cols, std::mt19937& rng
     uint16_t h = ref::F32ToF16(v), m = ref::F32ToF16(dist(rng));
     if (t == DType::kF32) std::memcpy(&bytes[i], &v, 4);
     if (t == DType::kBF16) h = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
-    if (t != DType::kF32) std::memcpy(&bytes[i], &h, 2);
-    if (t == DType::kQ4_1) std::memcpy(&bytes[i + 2], &m, 2);
+    if (t != DType::kF32) std::memcpy(&bytes[i + (t == DType::kQ6_K ? 208 : 0)], &h, 2);
+    if (t == DType::kQ4_1 || t == DType::kQ5_1 || t == DType::kQ4_K || t == DType::kQ5_K) {
+      std::memcpy(&bytes[i + 2], &m, 2);
+    }
   }
   return bytes;
 }
@@ -95,12 +102,14 @@ LeafPlan PlanOf(int k) {
   return plan;
 }
 
-float RefDot(DType t, const uint8_t* row, const LeafPlan& plan, const std::vector<float>& x) {
+// The plan's leaves of a file row, from element k_begin on; x are the activations from there on.
+float RefDot(DType t, const uint8_t* row, int k_begin, const LeafPlan& plan, std::vector<float> x) {
+  x.insert(x.begin(), static_cast<size_t>(k_begin), 0.0f);
   ref::QuantisedRow xq = ref::Quantise(x);
   std::vector<float> stack;
   for (int leaf = 0; leaf < plan.num_leaves; ++leaf) {
     int begin = leaf == 0 ? 0 : plan.k_end[leaf - 1];
-    stack.push_back(ref::DotLeaf(t, row, begin, plan.k_end[leaf], x, xq));
+    stack.push_back(ref::DotLeaf(t, row, k_begin + begin, k_begin + plan.k_end[leaf], x, xq));
     for (int m = 0; m < plan.merges_after[leaf]; ++m) {
       float upper = stack.back();
       stack.pop_back();
@@ -110,26 +119,40 @@ float RefDot(DType t, const uint8_t* row, const LeafPlan& plan, const std::vecto
   return stack.back();
 }
 
+constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                               DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+// Columns of the file, and the slice of them that a rank takes.
+struct Slice {
+  int cols, k_begin, k_count;
+};
+
 TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
-  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
-    for (int cols : {32, 288, 576}) {
-      const int outputs = 83, max_rows = 13;
-      std::vector<uint8_t> tensor = RandomTensor(t, outputs, cols, rng);
-      std::vector<uint8_t> storage(PackedBytes(t, outputs, cols) + 64);
+  for (DType t : kAllTypes) {
+    std::vector<Slice> slices = {{32, 0, 32}, {288, 0, 288}, {576, 0, 576}, {576, 96, 352}};
+    // Slices that begin and end inside superblocks: one touches two of them with two blocks, one is a single last block.
+    if (GetDTypeInfo(t).block_elems == 256) {
+      slices = {{256, 0, 256}, {768, 0, 768}, {768, 224, 64}, {768, 160, 416}, {512, 480, 32}, {1024, 288, 736}};
+    }
+    for (const auto& [file_cols, k_begin, cols] : slices) {
+      const int outputs = 83, max_rows = 17;
+      std::vector<uint8_t> tensor = RandomTensor(t, outputs, file_cols, rng);
+      std::vector<uint8_t> storage(PackedBytes(t, outputs, cols, k_begin) + 64);
       auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~63ull);
-      PackRequest request{t, tensor.data(), cols, outputs, nullptr, 0, 0, cols};
+      PackRequest request{t, tensor.data(), file_cols, outputs, nullptr, 0, k_begin, cols};
       Pack(request, aligned, 0, 2);
       PackedMatrix packed = Pack(request, aligned, 2, (outputs + 15) / 16);
       LeafPlan plan = PlanOf(cols);
       std::vector<float> x = Floats(static_cast<size_t>(max_rows) * cols);
       x[5] = 1e-35f;
-      for (int i = 0; i < 32; ++i) x[cols + i] = 0;  // a block of zeros in row 1
+      for (int i = 0; i < 32; ++i) x[cols + i] = 0;                           // a block of zeros in row 1
+      for (int i = 0; i < cols; ++i) x[2 * cols + i] = i % 3 ? 2.0f : -2.0f;  // the largest quants in row 2
       const size_t row_bytes = tensor.size() / outputs;
       std::vector<float> expected(static_cast<size_t>(max_rows) * outputs);
       for (int r = 0; r < max_rows; ++r) {
         std::vector<float> row(x.begin() + r * cols, x.begin() + (r + 1) * cols);
         for (int o = 0; o < outputs; ++o) {
-          expected[r * outputs + o] = RefDot(t, &tensor[o * row_bytes], plan, row);
+          expected[r * outputs + o] = RefDot(t, &tensor[o * row_bytes], k_begin, plan, row);
         }
       }
       for (int rows = 1; rows <= max_rows; ++rows) {
@@ -151,9 +174,47 @@ TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
         for (int r = 0; r < rows; ++r) {
           std::vector<float> got(&out[r * 96], &out[r * 96] + outputs);
           std::vector<float> want(&expected[(rows - 1 - r) * outputs], &expected[(rows - 1 - r) * outputs] + outputs);
-          ExpectSameBits(got, want, std::string(DTypeName(t)) + " rows " + std::to_string(rows));
+          ExpectSameBits(got, want,
+                         std::string(DTypeName(t)) + " columns " + std::to_string(k_begin) + "+" +
+                             std::to_string(cols) + " rows " + std::to_string(rows));
           if (HasFatalFailure()) return;
         }
+      }
+    }
+  }
+}
+
+// The integers of a block at their largest: 16-bit sums of pairs must not saturate, and Q6_K's must stay exact floats.
+TEST_P(Kernels, MatmulIsExactWhereEveryQuantIsAtItsLimit) {
+  for (DType t : kAllTypes) {
+    if (!IsQuantised(t)) continue;
+    const DTypeInfo info = GetDTypeInfo(t);
+    const int cols = 512, outputs = 16;
+    for (uint8_t fill : {0x00, 0x7f, 0x80, 0xff}) {
+      std::vector<uint8_t> tensor(static_cast<size_t>(outputs) * (cols / info.block_elems) * info.block_bytes, fill);
+      for (size_t i = 0; i < tensor.size(); i += info.block_bytes) {
+        const uint16_t scale = ref::F32ToF16(0.125f), min = ref::F32ToF16(-0.25f);
+        std::memcpy(&tensor[i + (t == DType::kQ6_K ? 208 : 0)], &scale, 2);
+        if (t == DType::kQ6_K && i / info.block_bytes % 2) std::memset(&tensor[i + 192], 0x80, 16);
+        if (t == DType::kQ4_1 || t == DType::kQ5_1 || t == DType::kQ4_K || t == DType::kQ5_K) {
+          std::memcpy(&tensor[i + 2], &min, 2);
+        }
+      }
+      std::vector<uint8_t> storage(PackedBytes(t, outputs, cols) + 64);
+      auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~63ull);
+      PackedMatrix packed = Pack({t, tensor.data(), cols, outputs, nullptr, 0, 0, cols}, aligned, 0, 1);
+      LeafPlan plan = PlanOf(cols);
+      for (float first : {127.0f, -127.0f}) {
+        std::vector<float> x(cols, first);
+        for (int i = 0; i < cols; i += 64) x[i + 40] = -first;
+        QuantBuffer quant(1, cols);
+        k.quantise_row(x.data(), cols, quant.View(), 0);
+        std::vector<float> out(outputs), want;
+        QuantRows view = quant.View();
+        k.matmul({&packed, 0, 1, &view, x.data(), cols, 1, &plan, {out.data(), nullptr, nullptr}, outputs});
+        for (int o = 0; o < outputs; ++o) want.push_back(RefDot(t, &tensor[o * tensor.size() / outputs], 0, plan, x));
+        ExpectSameBits(out, want, DTypeName(t));
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -173,6 +234,7 @@ TEST_P(Kernels, QuantiseRowEqualsTheDefinition) {
     for (int b = 0; b < got.blocks; ++b) {
       EXPECT_EQ(got.scale[got.blocks + b], want.scale[b]);
       EXPECT_EQ(got.sum[got.blocks + b], want.sum[b]);
+      EXPECT_EQ(got.half[got.blocks + b], want.half_sum[b]);
     }
   }
 }
@@ -355,16 +417,17 @@ TEST_P(Kernels, ArgmaxPrefersTheSmallerIdAndSeesEveryNonFiniteValue) {
 
 TEST(Pack, DequantRowReadsEveryType) {
   std::mt19937 rng(3);
-  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
-    std::vector<uint8_t> row = RandomTensor(t, 1, 64, rng);
-    std::vector<float> got(64);
-    DequantRow(t, row.data(), 64, got.data());
-    for (int i = 0; i < 64; ++i) {
+  for (DType t : kAllTypes) {
+    const int cols = 512;
+    std::vector<uint8_t> row = RandomTensor(t, 1, cols, rng);
+    std::vector<float> got(cols);
+    DequantRow(t, row.data(), cols, got.data());
+    for (int i = 0; i < cols; ++i) {
       // A dot product with a unit vector of large scale reads the element back to int8 precision.
-      std::vector<float> unit(64, 0.0f);
+      std::vector<float> unit(cols, 0.0f);
       unit[i] = 127.0f;
-      float dot = ref::DotLeaf(t, row.data(), 0, 64, unit, ref::Quantise(unit));
-      EXPECT_NEAR(dot / 127.0f, got[i], 1e-5f) << DTypeName(t) << " " << i;
+      float dot = ref::DotLeaf(t, row.data(), 0, cols, unit, ref::Quantise(unit));
+      EXPECT_NEAR(dot / 127.0f, got[i], 1e-5f * std::max(1.0f, std::fabs(got[i]))) << DTypeName(t) << " " << i;
     }
   }
 }
