@@ -2,54 +2,21 @@
 // machine has.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <random>
 
 #include "base/canonical_tree.h"
 #include "kernels/pack.h"
 #include "kernels/ref/elementary.h"
 #include "kernels/ref/half.h"
 #include "kernels/ref/kernels.h"
+#include "kernels/test_util.h"
 
 namespace lockstep::kernels {
 namespace {
 
-std::vector<const CpuKernels*> Tables() {
-  std::vector<const CpuKernels*> tables = {&GenericKernels()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    tables.push_back(&Avx2Kernels());
-  }
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) {
-    tables.push_back(&Avx512Kernels());
-  }
-  return tables;
-}
-
-class Kernels : public testing::TestWithParam<const CpuKernels*> {
- protected:
-  const CpuKernels& k = *GetParam();
-  std::mt19937 rng{7};
-
-  std::vector<float> Floats(size_t n, float span = 2.0f) {
-    std::uniform_real_distribution<float> dist(-span, span);
-    std::vector<float> x(n);
-    for (float& v : x) v = dist(rng);
-    return x;
-  }
-};
-
 INSTANTIATE_TEST_SUITE_P(Isa, Kernels, testing::ValuesIn(Tables()),
                          [](const auto& info) { return std::string(info.param->name); });
-
-void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
-        << what << " element " << i << ": " << a[i] << " against " << b[i];
-  }
-}
 
 // Rows of int8 activations with the strides that the step uses.
 struct QuantBuffer {
@@ -68,25 +35,6 @@ struct QuantBuffer {
   std::vector<float> scale, scaled;
   std::vector<int32_t> sum, half;
 };
-
-std::vector<uint8_t> RandomTensor(DType t, int rows, int cols, std::mt19937& rng) {
-  const DTypeInfo info = GetDTypeInfo(t);
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows) * (cols / info.block_elems) * info.block_bytes);
-  for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng());
-  // Scales and floats must be finite and moderate; quants may be any bytes, -128 included.
-  std::uniform_real_distribution<float> dist(-0.05f, 0.05f);
-  for (size_t i = 0; i < bytes.size(); i += info.block_bytes) {
-    float v = dist(rng);
-    uint16_t h = ref::F32ToF16(v), m = ref::F32ToF16(dist(rng));
-    if (t == DType::kF32) std::memcpy(&bytes[i], &v, 4);
-    if (t == DType::kBF16) h = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
-    if (t != DType::kF32) std::memcpy(&bytes[i + (t == DType::kQ6_K ? 208 : 0)], &h, 2);
-    if (t == DType::kQ4_1 || t == DType::kQ5_1 || t == DType::kQ4_K || t == DType::kQ5_K) {
-      std::memcpy(&bytes[i + 2], &m, 2);
-    }
-  }
-  return bytes;
-}
 
 // A tree over units of 32 elements as the matmul's plan, with one emitted sum.
 LeafPlan PlanOf(int k) {
@@ -118,9 +66,6 @@ float RefDot(DType t, const uint8_t* row, int k_begin, const LeafPlan& plan, std
   }
   return stack.back();
 }
-
-constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                               DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
 // Columns of the file, and the slice of them that a rank takes.
 struct Slice {
@@ -321,80 +266,6 @@ TEST(Half, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// The same keys as pages, as gathered slots, and in the definition's path order; each row alone and among others that
-// read fewer keys, more of them gathered.
-TEST_P(Kernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
-  for (DType kv : {DType::kF16, DType::kF32}) {
-    for (int dh : {16, 64, 80, 128}) {
-      for (int num_keys : {1, 15, 16, 17, 63, 64, 65, 130, 200}) {
-        for (int heads : {1, 2, 3, 4, 5, 7, 8}) {
-          if (dh == 128 && heads > 3) continue;
-          const int bytes = kv == DType::kF16 ? 2 : 4;
-          const int pages = (num_keys + kKvChunk - 1) / kKvChunk, num_rows = std::min(num_keys, 3);
-          std::vector<uint8_t> page_k(pages * kKvChunk * dh * bytes), page_v(page_k.size());
-          std::vector<std::vector<float>> keys, values;
-          for (int j = 0; j < num_keys; ++j) {
-            for (auto* side : {&page_k, &page_v}) {
-              std::vector<float> row = Floats(dh);
-              k.store_kv(row.data(), kv, &(*side)[j * dh * bytes], dh);
-              if (kv == DType::kF16) {
-                for (float& v : row) v = ref::F16ToF32(ref::F32ToF16(v));
-              }
-              (side == &page_k ? keys : values).push_back(row);
-            }
-          }
-          std::vector<float> q = Floats(num_rows * heads * dh);
-          std::vector<int> keys_of_row;
-          std::vector<float> want;
-          for (int r = 0; r < num_rows; ++r) {
-            keys_of_row.push_back(r == 0 ? num_keys : std::max(1, num_keys - 20 * r));
-            const int n = keys_of_row.back();
-            for (int h = 0; h < heads; ++h) {
-              const auto at = q.begin() + (r * heads + h) * dh;
-              auto one = ref::Attention({at, at + dh}, {keys.begin(), keys.begin() + n},
-                                        {values.begin(), values.begin() + n}, 0.125f);
-              want.insert(want.end(), one.begin(), one.end());
-            }
-          }
-          std::vector<const void*> linear_k, linear_v, all_k, all_v;
-          for (int p = 0; p < pages; ++p) {
-            linear_k.push_back(&page_k[p * kKvChunk * dh * bytes]);
-            linear_v.push_back(&page_v[p * kKvChunk * dh * bytes]);
-          }
-          for (int j = 0; j < num_keys; ++j) {
-            all_k.push_back(&page_k[j * dh * bytes]);
-            all_v.push_back(&page_v[j * dh * bytes]);
-          }
-          for (int num_linear = 0; num_linear <= pages; ++num_linear) {
-            std::vector<float> scratch(AttentionScratchElems(dh), std::nanf("")), got(q.size());
-            std::vector<AttentionRow> rows;
-            for (int r = 0; r < num_rows; ++r) {
-              const int linear = std::min(std::max(0, num_linear - r % 2), (keys_of_row[r] + kKvChunk - 1) / kKvChunk);
-              const int first = std::min(linear * kKvChunk, num_keys);
-              rows.push_back({&q[r * heads * dh], &got[r * heads * dh], keys_of_row[r], linear, all_k.data() + first,
-                              all_v.data() + first});
-            }
-            AttentionArgs args = {rows.data(),     num_rows,        heads,         dh, 0.125f, kv,
-                                  linear_k.data(), linear_v.data(), scratch.data()};
-            k.attention(args);
-            const std::string what = "keys " + std::to_string(num_keys) + " dh " + std::to_string(dh);
-            ExpectSameBits(got, want, what);
-            if (HasFatalFailure()) return;
-            got.assign(got.size(), -1.0f);
-            args.num_rows = 1;
-            for (int r = 0; r < num_rows; ++r) {
-              args.rows = &rows[r];
-              k.attention(args);
-            }
-            ExpectSameBits(got, want, what + " alone");
-            if (HasFatalFailure()) return;
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_P(Kernels, ArgmaxPrefersTheSmallerIdAndSeesEveryNonFiniteValue) {
   for (int n : {1, 7, 16, 1000, 1024, 1040, 49152}) {
     std::vector<float> x = Floats(n, 1.0f);
@@ -413,23 +284,6 @@ TEST_P(Kernels, ArgmaxPrefersTheSmallerIdAndSeesEveryNonFiniteValue) {
   std::vector<float> zeros = {-1.0f, -0.0f, 0.0f};
   zeros.resize(32, -2.0f);
   EXPECT_EQ(k.argmax(zeros.data(), 32).index, 1);
-}
-
-TEST(Pack, DequantRowReadsEveryType) {
-  std::mt19937 rng(3);
-  for (DType t : kAllTypes) {
-    const int cols = 512;
-    std::vector<uint8_t> row = RandomTensor(t, 1, cols, rng);
-    std::vector<float> got(cols);
-    DequantRow(t, row.data(), cols, got.data());
-    for (int i = 0; i < cols; ++i) {
-      // A dot product with a unit vector of large scale reads the element back to int8 precision.
-      std::vector<float> unit(cols, 0.0f);
-      unit[i] = 127.0f;
-      float dot = ref::DotLeaf(t, row.data(), 0, cols, unit, ref::Quantise(unit));
-      EXPECT_NEAR(dot / 127.0f, got[i], 1e-5f * std::max(1.0f, std::fabs(got[i]))) << DTypeName(t) << " " << i;
-    }
-  }
 }
 
 }  // namespace

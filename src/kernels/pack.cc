@@ -12,15 +12,15 @@ namespace {
 
 constexpr int kSuperBlocks = 8;  // blocks of 32 in a superblock
 
-bool HasSuperblocks(DType t) {
+constexpr bool HasSuperblocks(DType t) {
   return GetDTypeInfo(t).block_elems == kSuperBlocks * kBlock;
 }
 
-bool HasMin(DType t) {
+constexpr bool HasMin(DType t) {
   return t == DType::kQ4_1 || t == DType::kQ5_1 || t == DType::kQ4_K || t == DType::kQ5_K;
 }
 
-int QuantBits(DType t) {
+constexpr int QuantBits(DType t) {
   switch (t) {
     case DType::kQ4_0:
     case DType::kQ4_1:
@@ -39,7 +39,6 @@ int QuantBits(DType t) {
     case DType::kBF16:
       break;
   }
-  LS_CHECK(false);
   return 0;
 }
 
@@ -77,22 +76,50 @@ uint16_t Bits16(const uint8_t* p) {
   return h;
 }
 
-// One block of 32 of a file row: the file's unsigned quants and what its scale is made of.
+uint32_t Word(const uint8_t* p) {
+  uint32_t w;
+  std::memcpy(&w, p, 4);
+  return w;
+}
+
+// One block of 32 of a file row as one lane of a packed block: word v is four bytes of the packed vector v.
 struct FileBlock {
-  uint8_t quant[kBlock];
+  uint32_t low[8];      // nibbles in four words; 8 bits in eight
+  uint32_t high[2];     // 5 bits: one word of bits; 6 bits: two words of bit pairs
   uint16_t scale, min;  // f16; of the superblock where there are superblocks
   uint8_t factor[2];    // superblocks only: of scale and minimum, or of the two halves (int8)
 };
 
-void ReadNibbles(const uint8_t* nibbles, uint8_t* quant) {
-  for (int j = 0; j < 16; ++j) {
-    quant[j] = nibbles[j] & 15;
-    quant[j + 16] = nibbles[j] >> 4;
-  }
+// Element j, unsigned.
+template <DType kType>
+int Quant(const FileBlock& block, int j) {
+  constexpr int kBits = QuantBits(kType);
+  const int byte = j % 4 * 8, v = j / 4;
+  if (kBits == 8) return static_cast<int>(block.low[v] >> byte & 255);
+  uint32_t quant = block.low[v % 4] >> (byte + v / 4 * 4) & 15;
+  if (kBits == 5) quant |= (block.high[0] >> (byte + v) & 1) << 4;
+  if (kBits == 6) quant |= (block.high[v / 4] >> (byte + v % 4 * 2) & 3) << 4;
+  return static_cast<int>(quant);
 }
 
-void ReadHighBits(const uint8_t* bits, uint8_t* quant) {
-  for (int j = 0; j < kBlock; ++j) quant[j] |= static_cast<uint8_t>((bits[j / 8] >> (j % 8) & 1) << 4);
+// Bit j becomes bit j / 4 of byte j % 4.
+uint32_t SpreadBits(uint32_t bits) {
+  uint32_t out = 0;
+  for (int t = 0; t < 4; ++t) {
+    uint32_t x = bits >> t & 0x11111111;  // every fourth bit, moved together
+    x = (x | x >> 3) & 0x03030303;
+    x = (x | x >> 6) & 0x000f000f;
+    out |= ((x | x >> 12) & 0xff) << (8 * t);
+  }
+  return out;
+}
+
+// 32 bytes, a nibble of each.
+void TakeNibbles(const uint8_t* p, int shift, FileBlock* out) {
+  for (int v = 0; v < 4; ++v) {
+    const uint32_t first = Word(p + 4 * v) >> shift & 0x0f0f0f0f, second = Word(p + 16 + 4 * v) >> shift & 0x0f0f0f0f;
+    out->low[v] = first | second << 4;
+  }
 }
 
 // Eight factors and eight minima of 6 bits in twelve bytes.
@@ -106,110 +133,95 @@ void ReadFactors(const uint8_t* packed, int b, uint8_t* factor) {
   }
 }
 
-FileBlock ReadBlock(DType dtype, const uint8_t* file_row, int64_t index) {
-  const DTypeInfo info = GetDTypeInfo(dtype);
-  const int64_t per_file_block = info.block_elems / kBlock;
-  const uint8_t* p = file_row + index / per_file_block * info.block_bytes;
-  const int b = static_cast<int>(index % per_file_block);
+template <DType kType>
+FileBlock ReadBlock(const uint8_t* file_row, int64_t index) {
+  constexpr DTypeInfo kInfo = GetDTypeInfo(kType);
+  constexpr int64_t kPerFileBlock = kInfo.block_elems / kBlock;
+  constexpr bool kHasMin = HasMin(kType);
+  const uint8_t* p = file_row + index / kPerFileBlock * kInfo.block_bytes;
+  const int b = static_cast<int>(index % kPerFileBlock);
   FileBlock out = {};
-  out.scale = Bits16(p);
-  if (HasMin(dtype)) out.min = Bits16(p + 2);
-  switch (dtype) {
-    case DType::kQ4_0:
-      ReadNibbles(p + 2, out.quant);
-      break;
-    case DType::kQ4_1:
-      ReadNibbles(p + 4, out.quant);
-      break;
-    case DType::kQ5_0:
-      ReadNibbles(p + 6, out.quant);
-      ReadHighBits(p + 2, out.quant);
-      break;
-    case DType::kQ5_1:
-      ReadNibbles(p + 8, out.quant);
-      ReadHighBits(p + 4, out.quant);
-      break;
-    case DType::kQ8_0:
-      for (int j = 0; j < kBlock; ++j) out.quant[j] = p[2 + j] ^ 0x80;
-      break;
-    case DType::kQ4_K:
-    case DType::kQ5_K: {
-      const bool has_high = dtype == DType::kQ5_K;
-      const uint8_t* high = p + 16;
-      const uint8_t* nibbles = p + (has_high ? 48 : 16) + b / 2 * 32;
-      const int shift = b % 2 * 4;
-      for (int j = 0; j < kBlock; ++j) {
-        const int low = nibbles[j] >> shift & 15;
-        out.quant[j] = static_cast<uint8_t>(low | (has_high ? (high[j] >> b & 1) << 4 : 0));
-      }
-      ReadFactors(p + 4, b, out.factor);
-      break;
+  out.scale = Bits16(kType == DType::kQ6_K ? p + 208 : p);
+  if (kHasMin) out.min = Bits16(p + 2);
+  if constexpr (kType == DType::kQ8_0) {
+    for (int v = 0; v < 8; ++v) out.low[v] = Word(p + 2 + 4 * v) ^ 0x80808080;
+  } else if constexpr (kType == DType::kQ6_K) {  // half a superblock: 2 x 32 bytes of nibbles, 32 of four bit pairs
+    const int quarter = b % 4;
+    TakeNibbles(p + b / 4 * 64 + quarter % 2 * 32, quarter / 2 * 4, &out);
+    const uint8_t* pairs = p + 128 + b / 4 * 32;
+    for (int v = 0; v < 8; ++v) {
+      out.high[v / 4] |= (Word(pairs + 4 * v) >> (2 * quarter) & 0x03030303) << (v % 4 * 2);
     }
-    case DType::kQ6_K: {  // half a superblock: two times 32 bytes of nibbles, 32 bytes of four bit pairs
-      const int quarter = b % 4;
-      const uint8_t* nibbles = p + b / 4 * 64 + quarter % 2 * 32;
-      const uint8_t* pairs = p + 128 + b / 4 * 32;
-      const int shift = quarter / 2 * 4;
-      for (int j = 0; j < kBlock; ++j) {
-        const int low = nibbles[j] >> shift & 15, high = pairs[j] >> (2 * quarter) & 3;
-        out.quant[j] = static_cast<uint8_t>(low | high << 4);
-      }
-      std::memcpy(out.factor, p + 192 + 2 * b, 2);
-      out.scale = Bits16(p + 208);
-      break;
+    std::memcpy(out.factor, p + 192 + 2 * b, 2);
+  } else if constexpr (HasSuperblocks(kType)) {
+    constexpr bool kHigh = kType == DType::kQ5_K;
+    TakeNibbles(p + (kHigh ? 48 : 16) + b / 2 * 32, b % 2 * 4, &out);
+    if (kHigh) {
+      for (int v = 0; v < 8; ++v) out.high[0] |= (Word(p + 16 + 4 * v) >> b & 0x01010101) << v;
     }
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      LS_CHECK(false);
+    ReadFactors(p + 4, b, out.factor);
+  } else {  // the file's byte i holds elements i and i + 16, as ours does
+    constexpr int kBitBytes = QuantBits(kType) == 5 ? 4 : 0;
+    const uint8_t* after_scales = p + (kHasMin ? 4 : 2);
+    for (int v = 0; v < 4; ++v) out.low[v] = Word(after_scales + kBitBytes + 4 * v);
+    if (kBitBytes > 0) out.high[0] = SpreadBits(Word(after_scales));
   }
   return out;
 }
 
-// One lane of a block of a packed group; `out` is the block's first byte.
-void WriteQuants(int bits, const uint8_t* quant, int lane, uint8_t* out) {
-  out += lane * 4;
-  if (bits == 8) {
-    for (int v = 0; v < 8; ++v) std::memcpy(out + v * 64, quant + 4 * v, 4);
-    return;
-  }
-  for (int v = 0; v < 4; ++v) {
-    uint8_t four[4];
-    for (int t = 0; t < 4; ++t) {
-      four[t] = static_cast<uint8_t>((quant[4 * v + t] & 15) | (quant[16 + 4 * v + t] & 15) << 4);
+template <DType kType>
+void PackQuantOutput(const PackRequest& q, const uint8_t* file_row, int lane, uint8_t* group) {
+  constexpr bool kSuper = HasSuperblocks(kType), kHasMin = HasMin(kType);
+  constexpr int kBits = QuantBits(kType);
+  const GroupLayout layout(kType, q.k_begin, q.k_count);
+  const int num_blocks = q.k_count / kBlock;
+  auto put = [](uint8_t* p, auto value) { std::memcpy(p, &value, sizeof value); };
+  for (int b = 0; b < num_blocks; ++b) {
+    const FileBlock block = ReadBlock<kType>(file_row, q.k_begin / kBlock + b);
+    uint8_t* quants = group + static_cast<int64_t>(b) * layout.quant_bytes + lane * 4;
+    for (int v = 0; v < (kBits == 8 ? 8 : 4); ++v) put(quants + v * 64, block.low[v]);
+    if (kBits == 5 || kBits == 6) put(quants + 256, block.high[0]);
+    if (kBits == 6) put(quants + 320, block.high[1]);
+    uint8_t* scales = group + layout.scales + b * 32;
+    if constexpr (!kSuper) {
+      put(scales + lane * 2, block.scale);
+      if (kHasMin) put(group + layout.tops + b * 32 + lane * 2, block.min);
+    } else {
+      scales[lane] = block.factor[0];
+      scales[16 + lane] = block.factor[1];
+      uint8_t* top = group + layout.tops + (layout.phase + b) / kSuperBlocks * (kHasMin ? 64 : 32);
+      put(top + lane * 2, block.scale);
+      if (kHasMin) put(top + 32 + lane * 2, static_cast<uint16_t>(block.min ^ 0x8000));
     }
-    std::memcpy(out + v * 64, four, 4);
   }
-  if (bits == 4) return;
-  uint8_t high[2][4] = {};
-  for (int j = 0; j < kBlock; ++j) {
-    const int shift = bits == 5 ? j / 4 : j % 16 / 4 * 2;
-    high[bits == 5 ? 0 : j / 16][j % 4] |= static_cast<uint8_t>(quant[j] >> 4 << shift);
-  }
-  std::memcpy(out + 256, high[0], 4);
-  if (bits == 6) std::memcpy(out + 320, high[1], 4);
 }
 
-void PackQuantOutput(const PackRequest& q, const uint8_t* file_row, int lane, uint8_t* group) {
-  const GroupLayout layout(q.dtype, q.k_begin, q.k_count);
-  const bool super = HasSuperblocks(q.dtype), has_min = HasMin(q.dtype);
-  const int num_blocks = q.k_count / kBlock, bits = QuantBits(q.dtype);
-  auto put16 = [](uint8_t* p, uint16_t h) { std::memcpy(p, &h, 2); };
-  for (int b = 0; b < num_blocks; ++b) {
-    const FileBlock block = ReadBlock(q.dtype, file_row, q.k_begin / kBlock + b);
-    WriteQuants(bits, block.quant, lane, group + static_cast<int64_t>(b) * layout.quant_bytes);
-    uint8_t* scales = group + layout.scales + b * 32;
-    if (!super) {
-      put16(scales + lane * 2, block.scale);
-      if (has_min) put16(group + layout.tops + b * 32 + lane * 2, block.min);
-      continue;
-    }
-    scales[lane] = block.factor[0];
-    scales[16 + lane] = block.factor[1];
-    uint8_t* top = group + layout.tops + (layout.phase + b) / kSuperBlocks * (has_min ? 64 : 32);
-    put16(top + lane * 2, block.scale);
-    if (has_min) put16(top + 32 + lane * 2, block.min ^ 0x8000);
+// f of the type as a template argument.
+template <class F>
+void ForQuantType(DType t, F f) {
+  switch (t) {
+    case DType::kQ4_0:
+      return f.template operator()<DType::kQ4_0>();
+    case DType::kQ4_1:
+      return f.template operator()<DType::kQ4_1>();
+    case DType::kQ5_0:
+      return f.template operator()<DType::kQ5_0>();
+    case DType::kQ5_1:
+      return f.template operator()<DType::kQ5_1>();
+    case DType::kQ8_0:
+      return f.template operator()<DType::kQ8_0>();
+    case DType::kQ4_K:
+      return f.template operator()<DType::kQ4_K>();
+    case DType::kQ5_K:
+      return f.template operator()<DType::kQ5_K>();
+    case DType::kQ6_K:
+      return f.template operator()<DType::kQ6_K>();
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;
   }
+  LS_CHECK(false);
 }
 
 void PackFloatOutput(const PackRequest& q, const uint8_t* file_row, int lane, uint8_t* group) {
@@ -242,7 +254,7 @@ PackedMatrix Pack(const PackRequest& q, uint8_t* destination, int group_begin, i
       int64_t row = q.row_of ? q.row_of(output) : q.first_row + output;
       const uint8_t* file_row = q.source + row * row_bytes;
       if (IsQuantised(q.dtype)) {
-        PackQuantOutput(q, file_row, lane, out);
+        ForQuantType(q.dtype, [&]<DType kType>() { PackQuantOutput<kType>(q, file_row, lane, out); });
       } else {
         PackFloatOutput(q, file_row, lane, out);
       }
@@ -253,19 +265,23 @@ PackedMatrix Pack(const PackRequest& q, uint8_t* destination, int group_begin, i
 
 namespace {
 
-void DequantBlock(DType dtype, const FileBlock& block, float* out) {
-  const float d = ref::F16ToF32(block.scale), m = ref::F16ToF32(block.min);
-  const bool super = HasSuperblocks(dtype);
-  for (int j = 0; j < kBlock; ++j) {
-    if (dtype == DType::kQ6_K) {
-      const float scale = d * static_cast<float>(static_cast<int8_t>(block.factor[j / 16]));
-      out[j] = scale * static_cast<float>(block.quant[j] - 32);
-    } else if (HasMin(dtype)) {
-      const float scale = super ? d * static_cast<float>(block.factor[0]) : d;
-      const float min = super ? -(m * static_cast<float>(block.factor[1])) : m;
-      out[j] = std::fma(scale, static_cast<float>(block.quant[j]), min);
-    } else {
-      out[j] = d * static_cast<float>(block.quant[j] - (1 << (QuantBits(dtype) - 1)));
+template <DType kType>
+void DequantBlocks(const uint8_t* row, int64_t num_blocks, float* out) {
+  for (int64_t b = 0; b < num_blocks; ++b, out += kBlock) {
+    const FileBlock block = ReadBlock<kType>(row, b);
+    const float d = ref::F16ToF32(block.scale), m = ref::F16ToF32(block.min);
+    for (int j = 0; j < kBlock; ++j) {
+      const int quant = Quant<kType>(block, j);
+      if constexpr (kType == DType::kQ6_K) {
+        out[j] = d * static_cast<float>(static_cast<int8_t>(block.factor[j / 16])) * static_cast<float>(quant - 32);
+      } else if constexpr (HasSuperblocks(kType)) {
+        const float scale = d * static_cast<float>(block.factor[0]), min = -(m * static_cast<float>(block.factor[1]));
+        out[j] = std::fma(scale, static_cast<float>(quant), min);
+      } else if constexpr (HasMin(kType)) {
+        out[j] = std::fma(d, static_cast<float>(quant), m);
+      } else {
+        out[j] = d * static_cast<float>(quant - (1 << (QuantBits(kType) - 1)));
+      }
     }
   }
 }
@@ -274,9 +290,7 @@ void DequantBlock(DType dtype, const FileBlock& block, float* out) {
 
 void DequantRow(DType dtype, const uint8_t* row, int64_t num_elems, float* out) {
   if (IsQuantised(dtype)) {
-    for (int64_t b = 0; b < num_elems / kBlock; ++b) {
-      DequantBlock(dtype, ReadBlock(dtype, row, b), out + b * kBlock);
-    }
+    ForQuantType(dtype, [&]<DType kType>() { DequantBlocks<kType>(row, num_elems / kBlock, out); });
     return;
   }
   for (int64_t i = 0; i < num_elems; ++i) {
