@@ -49,8 +49,9 @@ inline void ExpectSameBits(const std::vector<float>& a, const std::vector<float>
   }
 }
 
-inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                               DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                      DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
 // Rows of a file tensor: any quants, finite and moderate scales.
 inline std::vector<uint8_t> RandomTensor(DType t, int rows, int cols, std::mt19937& rng) {
