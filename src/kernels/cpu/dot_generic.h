@@ -17,15 +17,11 @@ inline I32x16 OffsetSum(const int32_t* x_sum) {
   return SetI(-kOffset * *x_sum);
 }
 
-// The 32 quants of a block as the vectors of pack.h: byte o*4 + t of vector v is element 4v+t of output o.
+// The 32 quants of a block of 4, 5 or 6 bits as vectors: byte o*4 + t of vector v is element 4v+t of output o.
 template <int kBits>
 inline void Unpack(const uint8_t* w, uint8_t (&vectors)[8][64]) {
   for (int v = 0; v < 8; ++v) {
     for (int i = 0; i < 64; ++i) {
-      if constexpr (kBits == 8) {
-        vectors[v][i] = w[v * 64 + i];
-        continue;
-      }
       int quant = (w[v % 4 * 64 + i] >> (v / 4 * 4)) & 15;
       if constexpr (kBits == 5) quant |= (w[256 + i] >> v & 1) << 4;
       if constexpr (kBits == 6) quant |= (w[256 + v / 4 * 64 + i] >> (v % 4 * 2) & 3) << 4;
@@ -43,10 +39,11 @@ inline void AddVector(const uint8_t* vector, const int8_t* x, I32x16& sum) {
 template <int kBits, int R, int G>
 inline void Dot(const uint8_t* w, int64_t ld_w, const int8_t* x, int64_t ld_x, I32x16 (&sum)[R * G]) {
   for (int g = 0; g < G; ++g) {
-    uint8_t vectors[8][64];
-    Unpack<kBits>(w + g * ld_w, vectors);
+    uint8_t unpacked[8][64];
+    if constexpr (kBits < 8) Unpack<kBits>(w + g * ld_w, unpacked);
+    const uint8_t* vectors = kBits < 8 ? unpacked[0] : w + g * ld_w;
     for (int r = 0; r < R; ++r) {
-      for (int v = 0; v < 8; ++v) AddVector(vectors[v], x + r * ld_x + 4 * v, sum[r * G + g]);
+      for (int v = 0; v < 8; ++v) AddVector(vectors + v * 64, x + r * ld_x + 4 * v, sum[r * G + g]);
     }
   }
 }
