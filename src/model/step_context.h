@@ -51,7 +51,7 @@ struct Activations {
   std::vector<float> f32;
   std::vector<int8_t> q;
   std::vector<float> scale, scaled_sum;
-  std::vector<int32_t> sum;
+  std::vector<int32_t> sum, half_sum;
 };
 
 // Shared by the threads of a rank.

@@ -35,9 +35,9 @@ struct Shape {
 // weights an ffn that is no multiple of a block.
 Shape RandomShape(std::mt19937& rng, int index) {
   auto pick = [&rng](std::initializer_list<int> values) { return values.begin()[rng() % values.size()]; };
-  const char* types[] = {"Q4_1", "F32", "Q8_0", "BF16", "Q4_0", "F16"};
+  const char* types[] = {"Q4_1", "F32", "Q8_0", "BF16", "Q5_1", "Q5_K_M", "Q4_0", "F16", "Q4_K_M", "Q5_0"};
   Shape s;
-  s.type = types[index % 6];
+  s.type = types[index % 10];
   const bool quantised = s.type[0] == 'Q';
   s.kv_heads = pick({1, 2, 3, 5});
   s.heads = s.kv_heads * pick({1, 2, 3, 4});
@@ -46,6 +46,11 @@ Shape RandomShape(std::mt19937& rng, int index) {
   s.hidden = quantised ? 32 * pick({1, 2, 3}) : 16 * pick({1, 3, 5});
   s.ffn = quantised ? 32 * pick({1, 5, 8, 11}) : 4 * pick({17, 40, 63, 90});
   s.vocab = pick({17, 100, 257});
+  if (s.type.find('K') != std::string::npos) {  // superblocks, in the attention output and below the ranks' borders
+    s.hidden = 256;
+    s.ffn = 256 * pick({1, 3});
+    if (256 % (16 * s.heads) == 0) s.head_dim = 256 / s.heads;
+  }
   return s;
 }
 

@@ -202,7 +202,7 @@ inline void AttendChunk(const AttentionArgs& a, const ChunkSides& kv, const floa
   }
   HeadState chunk[H];
   ChunkWeights<H>(weights, n, chunk);
-  float keep[H], add[H];
+  float keep[H] = {}, add[H] = {};
   if (first) {
     for (int i = 0; i < H; ++i) running[i] = chunk[i];
   } else {
