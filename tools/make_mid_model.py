@@ -24,15 +24,20 @@ class Reader:
 
     def __init__(self, path):
         with open(path, "rb") as f:
-            self.file = f
-            if f.read(4) != b"GGUF" or self.one(w.U32) not in (2, 3):
-                raise ValueError("%s: no GGUF file of version 2 or 3" % path)
-            self.one(w.U64)
-            self.keys = {}
-            for _ in range(self.one(w.U64)):
-                name = self.one(w.STRING).decode()
-                kind = self.one(w.U32)
-                self.keys[name] = (kind, self.one(kind))
+            self.file, self.keys = f, {}
+            try:
+                self.read_keys(path)
+            except struct.error as error:
+                raise ValueError("%s: ends within its keys" % path) from error
+
+    def read_keys(self, path):
+        if self.file.read(4) != b"GGUF" or self.one(w.U32) not in (2, 3):
+            raise ValueError("%s: no GGUF file of version 2 or 3" % path)
+        self.one(w.U64)  # number of tensors
+        for _ in range(self.one(w.U64)):
+            name = self.one(w.STRING).decode()
+            kind = self.one(w.U32)
+            self.keys[name] = (kind, self.one(kind))
 
     def one(self, kind):
         if kind == w.STRING:
@@ -46,6 +51,8 @@ class Reader:
 
 def cut_tokenizer(keys, vocab):
     """The tokenizer's keys with the first `vocab` tokens and the merges that need no other."""
+    if "tokenizer.ggml.tokens" not in keys:
+        raise ValueError("the file has no tokenizer.ggml.tokens")
     tokens = keys["tokenizer.ggml.tokens"][1][1][:vocab]
     if len(tokens) < vocab:
         raise ValueError("the tokenizer has %d tokens, %d wanted" % (len(tokens), vocab))

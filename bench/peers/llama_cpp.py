@@ -16,15 +16,13 @@ context 32. A ratio is Lockstep over llama.cpp within a turn. What fails is name
 Where an accelerated build for AMX is made by GCC 12, setup adds amx_gcc12.h, without which that build crashes.
 """
 import argparse
+import dataclasses
 import json
 import os
 import platform
-import select
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -33,22 +31,15 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 import llama_report as report  # noqa: E402
+from llama_engines import LIMIT_S, Failed, Llama, Lockstep, call, parsed  # noqa: E402
 
 VERSION = "0.3.36"
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-LIMIT_S = 300  # of any process; the longest needs a tenth of it on an idle machine
 WIDTHS = [1, 2, 4, 8, 16, 32]
 WIDTHS_FAR = [1]  # behind a context above FAR, where a wide step of the peer takes a large part of a second
 FAR = 1024
-# 39 tokens of SmolLM2's vocabulary; the run says how many the file at hand makes of it.
-START_PROMPT = ("A canal lock is a chamber with a gate at each end. The boat rises or falls with the water, which flows "
-                "in from above and out below by its own weight, so that no pump")
-MEMORY_CONTEXT = 2048
-PREFILL = 512
-
-
-class Failed(Exception):
-    pass
+MEMORY_TURNS = 3  # it hardly differs from process to process
+WIDTHS_OTHERS = [1, 4, 16]  # of the files after the first
 
 
 def fail(message, code=1):
@@ -118,6 +109,13 @@ def gcc_version():
         return 0
 
 
+def peer(args, threads):
+    try:
+        return Llama(args, threads)
+    except Failed as error:
+        fail(f"{error}; run `{Path(sys.argv[0]).name} setup` first")
+
+
 def setup(args):
     python = args.venv / "bin" / "python"
     if not python.exists():
@@ -139,221 +137,46 @@ def setup(args):
         fail(f"pip failed with exit code {error.returncode}; a C++ compiler is needed")
 
 
-def call(command, who, good=(0,), limit_s=None):
-    """Runs a process to its end: {"out", "code", "began", "first_byte", "max_rss_kib"}; times are of the monotonic
-    clock. Raises Failed with the last line it said, its signal, or the limit that it ran into."""
-    limit_s = limit_s or LIMIT_S
-    with tempfile.TemporaryFile() as err:
-        began = time.monotonic()
-        try:
-            process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=err, start_new_session=True)
-        except OSError as error:
-            raise Failed(f"{who}: {error}") from error
-        out, first = b"", None
-        try:
-            while True:
-                left = began + limit_s - time.monotonic()
-                if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-                    raise Failed(f"{who}: no end within {limit_s} s")
-                part = os.read(process.stdout.fileno(), 1 << 16)
-                first = first or time.monotonic()
-                if not part:
-                    break
-                out += part
-            while True:  # wait4, because it tells the peak of this very process
-                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid:
-                    process.returncode = os.waitstatus_to_exitcode(status)
-                    break
-                if time.monotonic() > began + limit_s:
-                    raise Failed(f"{who}: no end within {limit_s} s")
-                time.sleep(0.002)
-        except BaseException:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            raise
-        finally:
-            process.stdout.close()
-        code = process.returncode
-        if code not in good:
-            err.seek(0)
-            said = err.read().decode(errors="replace").strip() or out.decode(errors="replace").strip()
-            last = (said.splitlines() or [""])[-1]
-            died = f"died of {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            raise Failed(f"{who}: {died}" + (f": {last}" if last else ""))
-    return {"out": out, "code": code, "began": began, "first_byte": first, "max_rss_kib": usage.ru_maxrss}
-
-
-def parsed(done, who, last_line=False):
-    text = done["out"].decode(errors="replace")
-    try:
-        return json.loads(text.rstrip().rpartition("\n")[2] if last_line else text)
-    except ValueError as error:
-        raise Failed(f"{who}: wrote no JSON ({error})") from error
-
-
-class Llama:
-    """The peer's side: each function returns figures and notes of one process in one mode."""
-
-    def __init__(self, args, threads):
-        self.args, self.threads, self.seen = args, threads, {}
-        python = args.venv / "bin" / "python"
-        if not python.exists():
-            fail(f"no llama.cpp environment at {args.venv}; run `{Path(sys.argv[0]).name} setup` first")
-        self.base = [str(python), str(HERE / "llama_worker.py")]
-
-    def worker(self, command, model, mode, *words, start=False):
-        words = [command, "-m", model, "--threads", self.threads, "--flash", mode.split(",")[0], *words]
-        done = call([*self.base, *words], "llama.cpp")
-        result = parsed(done, "llama.cpp", start)
-        self.seen = {k: result.get(k) for k in ("version", "system_info")}
-        return done, result
-
-    def steps(self, model, mode, context, widths):
-        _, r = self.worker("steps", model, mode, "--text", self.args.text, "--context", context, "--widths",
-                           ",".join(map(str, widths)), "--reps", self.args.reps)
-        return {report.step_name(w["width"], context): 1e3 * w["width"] / w["ms_median"] for w in r["rows"]}, {}
-
-    def prefill(self, model, mode):
-        _, r = self.worker("prefill", model, mode, "--text", self.args.text, "--tokens", PREFILL, "--reps", 3)
-        return {f"prefill {PREFILL}": 1e3 * PREFILL / r["ms_median"]}, {}
-
-    def spec(self, model, mode, kinds):
-        del kinds
-        _, r = self.worker("spec", model, mode, "--prompts", self.args.prompts, "-n", self.args.tokens, "--draft",
-                           mode.split("draft ")[1])
-        figures, notes = {}, {}
-        for kind in [*dict.fromkeys(p["kind"] for p in r["prompts"]), "all"]:
-            mine = [p for p in r["prompts"] if kind in (p["kind"], "all")]
-            rounds = sum(p["rounds"] for p in mine)
-            figures[f"plain, {kind}"] = sum(p["plain_tokens"] for p in mine) / sum(p["plain_seconds"] for p in mine)
-            figures[f"prompt lookup, {kind}"] = sum(p["tokens"] for p in mine) / sum(p["seconds"] for p in mine)
-            notes[kind] = {"same": sum(p["same_text"] for p in mine), "texts": len(mine), "rounds": rounds,
-                           "accept_length": 1 + sum(p["accepted"] for p in mine) / rounds if rounds else 1.0}
-        return figures, {"spec": notes}
-
-    def start(self, model, mode):
-        done, r = self.worker("start", model, mode, "--prompt", START_PROMPT, start=True)
-        stamps = r["stamps"]
-        whole = stamps["first_token"] - done["began"]
-        python = {"interpreter": stamps["before_library"] - done["began"],
-                  "packages": stamps["imported"] - stamps["library"]}
-        return ({report.START: 1e3 * whole, report.START_ENGINE: 1e3 * (whole - sum(python.values()))},
-                {"prompt_tokens": r["prompt_tokens"], "python_ms": {k: 1e3 * v for k, v in python.items()},
-                 "library_apart": stamps["library_apart"]})
-
-    def memory(self, model, mode):
-        _, r = self.worker("memory", model, mode, "--text", self.args.text, "--context", MEMORY_CONTEXT)
-        return {report.MEMORY: (r["peak_kib"] - r["before_kib"]) / 1024}, {k: r[k] for k in ("peak_kib", "before_kib")}
-
-
-class Lockstep:
-    """Our side. A config "AxB" is --tp A --threads B."""
-
-    def __init__(self, args):
-        self.args = args
-
-    def binary(self, words, config, model, *more, good=(0,)):
-        tp, threads = config.split("x")
-        return call([self.args.lockstep, *words, "-m", model, "--tp", tp, "--threads", threads, *more], "lockstep", good)
-
-    def steps(self, model, config, context, widths):
-        r = parsed(self.binary(["bench", "step"], config, model, "--widths", ",".join(map(str, widths)), "--context",
-                               context, "--ctx-size", max(2048, context + max(widths)), "--reps", self.args.reps,
-                               "--json"), "lockstep")
-        return {report.step_name(w["width"], context): 1e6 * w["width"] / w["step_us_p50"] for w in r["rows"]}, {}
-
-    def prefill(self, model, config):
-        """A step of more than 256 rows is a chunk of a prompt and computes the logits of its last row."""
-        r = parsed(self.binary(["bench", "step"], config, model, "--widths", PREFILL, "--context", 0, "--reps", 3,
-                               "--json"), "lockstep")
-        return {f"prefill {PREFILL}": 1e6 * PREFILL / r["rows"][0]["step_us_p50"]}, {}
-
-    def spec(self, model, config, kinds):
-        """One process a kind, because `bench spec` sums over its prompts."""
-        figures, notes, sums = {}, {}, {"none": [], "ngram": []}
-        for kind, lines in kinds.items():
-            with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as prompts:
-                prompts.write("".join(lines))
-                prompts.flush()
-                r = parsed(self.binary(["bench", "spec"], config, model, "--spec", "none,ngram", "-n", self.args.tokens,
-                                       "--prompts", prompts.name, "--json", good=(0, 7)), "lockstep")  # 7: texts differ
-            by = {row["spec"]: row for row in reversed(r["rows"])}
-            figures[f"plain, {kind}"] = by["none"]["tokens_per_second"]
-            figures[f"prompt lookup, {kind}"] = by["ngram"]["tokens_per_second"]
-            for name, rows in sums.items():
-                rows.append(by[name])
-            plain, drafted = by["none"]["digests"], by["ngram"]["digests"]
-            notes[kind] = {"same": sum(drafted.get(k) == v for k, v in plain.items()), "texts": len(plain),
-                           "rounds": by["ngram"]["rounds"], "accept_length": by["ngram"]["accept_length"]}
-        for name, label in (("none", "plain"), ("ngram", "prompt lookup")):
-            seconds = sum(row["tokens"] / row["tokens_per_second"] for row in sums[name])
-            figures[f"{label}, all"] = sum(row["tokens"] for row in sums[name]) / seconds
-        rounds = sum(n["rounds"] for n in notes.values())
-        notes["all"] = {"same": sum(n["same"] for n in notes.values()), "texts": sum(n["texts"] for n in notes.values()),
-                        "rounds": rounds, "accept_length": sum(n["rounds"] * n["accept_length"] for n in notes.values()) /
-                        rounds if rounds else 1.0}
-        return figures, {"spec": notes}
-
-    def start(self, model, config):
-        """Lockstep writes text as soon as it has it, so the first byte is the first token. No Python to take off."""
-        done = self.binary(["run"], config, model, "--ctx-size", 2048, "--raw", "-p", START_PROMPT, "-n", 2)
-        if not done["out"]:
-            raise Failed("lockstep: wrote no text")
-        ms = 1e3 * (done["first_byte"] - done["began"])
-        return {report.START: ms, report.START_ENGINE: ms}, {}
-
-    def memory(self, model, config):
-        """Half of the context as a prompt, the rest decoded, so that every page of the cache is written."""
-        text = Path(self.args.text).read_text()[:5000]
-        done = self.binary(["run"], config, model, "--ctx-size", MEMORY_CONTEXT, "--raw", "-p", text,
-                           "--ignore-eos", "--json")
-        r = parsed(done, "lockstep")
-        return ({report.MEMORY: done["max_rss_kib"] / 1024},
-                {k: r[k] for k in ("prompt_tokens", "completion_tokens", "finish_reason")})
-
-    def describe(self, model):
-        """Bytes of the weights and of the cache; raises what the engine says about a file that it refuses."""
-        r = parsed(call([self.args.lockstep, "inspect", model, "--json"], "lockstep"), "lockstep")
-        return {"tensors": sum(t["bytes"] for t in r["tensors"]), "kv_per_token": r["kv_bytes_per_token"]}
+@dataclasses.dataclass
+class Job:
+    model: Path
+    group: str
+    function: str  # of Llama and of Lockstep
+    words: tuple = ()  # its arguments after model and config
+    modes: tuple = ("off", "on")  # the peer's
+    judged: tuple = ()  # the figures that decide whether a mode rests; none: all
+    turns: int = 1 << 30  # at most
 
 
 def jobs_of(args, models, kinds):
-    """(model, group, peer's modes, figures that prune a mode, function name, its arguments), in the order of a turn."""
-    flash = ["off", "on"]
-    jobs = []
-    for context in args.contexts:
-        widths = args.widths if context <= FAR else WIDTHS_FAR
-        jobs.append((models[0], f"steps at context {context}", flash, None, "steps", (context, widths)))
-    jobs.append((models[0], "prefill", flash, None, "prefill", ()))
-    drafts = [f"{f}, draft {d}" for f in flash for d in (2, 10)]
-    jobs.append((models[0], "speculation", drafts, ["prompt lookup, all"], "spec", (kinds,)))
-    jobs.append((models[0], "start", flash, [report.START_ENGINE], "start", ()))
-    jobs.append((models[0], "memory", flash, None, "memory", ()))
-    for model in models[1:]:
-        jobs.append((model, "steps at context 32", flash, None, "steps", (32, [w for w in args.widths if w <= 16])))
-    return jobs
+    """In the order of a turn."""
+    jobs = [Job(models[0], f"steps at context {c}", "steps", (c, args.widths if c <= FAR else WIDTHS_FAR))
+            for c in args.contexts]
+    jobs.append(Job(models[0], "prefill", "prefill"))
+    jobs.append(Job(models[0], "speculation", "spec", (kinds,), tuple(f"{f}, draft {d}" for f in ("off", "on")
+                                                                     for d in (2, 10)), ("prompt lookup, all",)))
+    jobs.append(Job(models[0], "start", "start", judged=(report.START_ENGINE,)))
+    jobs.append(Job(models[0], "memory", "memory", turns=MEMORY_TURNS))
+    return jobs + [Job(m, "steps at context 32", "steps", (32, [w for w in args.widths if w in WIDTHS_OTHERS] or [1]))
+                   for m in models[1:]]
 
 
 def take(samples, job, turn, side, config, engine, broken):
     """One sample. What failed once is not tried again: it would only cost its time limit anew."""
-    model, group, _, _, function, words = job
-    if (key := (model, group, side, config)) in broken:
+    if (key := (job.model, job.group, side, config)) in broken:
         return
-    sample = {"model": model.name, "group": group, "side": side, "config": config, "turn": turn}
+    sample = {"model": job.model.name, "group": job.group, "side": side, "config": config, "turn": turn}
     began = time.monotonic()
     try:
-        sample["figures"], sample["notes"] = getattr(engine, function)(model, config, *words)
+        sample["figures"], sample["notes"] = getattr(engine, job.function)(job.model, config, *job.words)
     except Failed as error:
         sample["error"] = str(error)
         broken.add(key)
-        print(f"warning: {model.name}, {group}, {config}: {error}", file=sys.stderr)
+        print(f"warning: {job.model.name}, {job.group}, {config}: {error}", file=sys.stderr)
     except (KeyError, IndexError, TypeError, ZeroDivisionError) as error:
         sample["error"] = f"{side}: its output is not as expected ({type(error).__name__}: {error})"
         broken.add(key)
-        print(f"warning: {model.name}, {group}, {config}: {sample['error']}", file=sys.stderr)
+        print(f"warning: {job.model.name}, {job.group}, {config}: {sample['error']}", file=sys.stderr)
     sample["seconds"] = time.monotonic() - began
     samples.append(sample)
 
@@ -420,7 +243,7 @@ def run(args):
     for threads in args.threads:
         engines = {}
         if args.only != "lockstep":
-            engines["llama"] = Llama(args, threads)
+            engines["llama"] = peer(args, threads)
         if args.only != "llama":
             engines["lockstep"] = Lockstep(args)
         part = {"threads": threads, "samples": [], "peer": {}}
@@ -440,12 +263,14 @@ def measure(args, result, part, engines, jobs, refused):
     own = list(dict.fromkeys([f"{threads}x1", f"1x{threads}"]))
     for turn in range(args.alternations):
         for job in jobs:
-            model, group, modes, judged = job[:4]
-            rest = report.hopeless(samples, model.name, group, modes, judged)
-            todo = [("llama", m) for m in modes if m not in rest] if "llama" in engines else []
-            ours = [("lockstep", c) for c in own] if "lockstep" in engines and model not in refused else []
+            if turn >= job.turns:
+                continue
+            rest = report.hopeless(samples, job.model.name, job.group, job.modes, job.judged)
+            todo = [("llama", m) for m in job.modes if m not in rest] if "llama" in engines else []
+            ours = [("lockstep", c) for c in own] if "lockstep" in engines and job.model not in refused else []
             for side, config in (todo + ours if turn % 2 == 0 else ours[::-1] + todo[::-1]):
-                say(f"{threads} threads, turn {turn + 1}/{args.alternations}: {model.name}, {group}, {side} {config}")
+                say(f"{threads} threads, turn {turn + 1}/{args.alternations}: {job.model.name}, {job.group}, "
+                    f"{side} {config}")
                 take(samples, job, turn, side, config, engines[side], broken)
         if "llama" in engines:
             part["peer"] = engines["llama"].seen
@@ -482,6 +307,8 @@ def print_report(args, result):
                 print(f"## {model.name}\n\nTokens or rows a second unless the row says otherwise, median (best) of the "
                       "turns; mode: flash attention; ratio: Lockstep over llama.cpp, median (worst turn).\n")
                 print(report.figure_table(mine, samples))
+        if note := report.python_note(samples, args.model[0].name):
+            print(note + "\n")
         if spec := report.spec_table(samples, args.model[0].name):
             print("## Speculation by kind of prompt\n\nTokens a second, medians.\n\n" + spec)
         if failures := report.errors(samples):
@@ -493,36 +320,39 @@ def quantise(args):
     if not args.model.exists():
         fail(f"{args.model} does not exist; tools/get_model.py fetches it", 2)
     threads = len(os.sched_getaffinity(0))
-    llama = Llama(args, threads)
-    stem = args.model.name.split(".")[0]
-    folder = args.model.parent
+    llama = peer(args, threads)
+    stem, folder = args.model.name.split(".")[0], args.model.parent
+    plain = folder / "generated-1024.F16.gguf"
 
     def make(source, name, kind):
         if (folder / name).exists():
             print(f"{folder / name} is there")
             return
         part = folder / (name + ".part")
-        done = call([*llama.base, "quantise", "-m", source, "--type", kind, "--out", part, "--threads", threads],
-                    "llama.cpp", limit_s=4 * LIMIT_S)
-        os.replace(part, folder / name)
+        try:
+            done = call([*llama.base, "quantise", "-m", source, "--type", kind, "--out", part, "--threads", threads],
+                        "llama.cpp", limit_s=4 * LIMIT_S)
+            os.replace(part, folder / name)
+        finally:
+            part.unlink(missing_ok=True)
         print(f"{folder / name}: {parsed(done, 'llama.cpp')['bytes'] / 1e6:.1f} MB")
 
     try:
         for kind in ("Q8_0", "Q4_0", "Q4_K_M"):
             make(args.model, f"{stem}.{kind}.gguf", kind)
         name = "generated-1024.Q4_K_M.gguf"
-        plain = folder / "generated-1024.F16.gguf"
         if not (folder / name).exists():
             call([sys.executable, ROOT / "tools" / "make_mid_model.py", plain, "--tokenizer", args.model], "make_mid_model",
                  limit_s=4 * LIMIT_S)
         make(plain, name, "Q4_K_M")
-        plain.unlink(missing_ok=True)
     except Failed as error:
         fail(str(error))
+    finally:
+        plain.unlink(missing_ok=True)
 
 
 def perplexity(args):
-    llama = Llama(args, args.threads[0])
+    llama = peer(args, args.threads[0])
 
     def worker(*words):
         return parsed(call([*llama.base, *words], "llama.cpp", limit_s=12 * LIMIT_S), "llama.cpp")
@@ -570,7 +400,7 @@ def main():
     r.add_argument("--contexts", type=numbers, default=[32, 512, 4096], metavar="LIST")
     r.add_argument("--widths", type=numbers, default=WIDTHS, metavar="LIST")
     r.add_argument("-n", "--tokens", type=int, default=96, help="tokens a prompt (default 96)")
-    r.add_argument("--reps", type=int, default=10, help="samples of each width in each turn")
+    r.add_argument("--reps", type=int, default=7, help="samples of each width in each turn")
     r.add_argument("--alternations", type=int, default=7, help="turns")
     r.add_argument("--quick", action="store_true", help="two turns, fewer contexts and tokens: about two minutes")
     r.add_argument("--cpus", type=numbers, metavar="LIST", help="pin both engines to these cores")
@@ -581,7 +411,10 @@ def main():
     p.add_argument("--chunk", type=int, default=128)
     p.add_argument("--json", metavar="FILE", required=True)
     args = parser.parse_args()
-    sys.exit({"setup": setup, "quantise": quantise, "run": run, "perplexity": perplexity}[args.command](args))
+    try:
+        sys.exit({"setup": setup, "quantise": quantise, "run": run, "perplexity": perplexity}[args.command](args))
+    except KeyboardInterrupt:
+        fail("interrupted; --json has the turns that were complete", 130)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "tools")]
 import llama_cpp  # noqa: E402
+import llama_engines  # noqa: E402
 import llama_report as report  # noqa: E402
 import make_mid_model  # noqa: E402
 
@@ -22,6 +23,10 @@ import json, os, sys, time
 a = sys.argv[2:]
 now = time.monotonic()
 value = lambda name: a[a.index(name) + 1]
+if a[0] == "quantise":
+    open(value("--out"), "w").write(value("--type"))
+    print(json.dumps({{"bytes": 4}}))
+    sys.exit()
 k = 2 if value("--flash") == "on" else 1
 if "bad" in value("-m"):
     sys.exit("error: llama.cpp cannot load it")
@@ -124,6 +129,8 @@ class RunTest(unittest.TestCase):
         whole, engine = rows[report.START]["llama"]["median"], rows[report.START_ENGINE]["llama"]["median"]
         self.assertGreaterEqual(whole, 310)
         self.assertAlmostEqual(engine, 210, delta=1)
+        self.assertRegex(done.stdout, r"Python's own start, .* 100 ms for its packages; the prompt has 39 tokens")
+        self.assertIn("taken off llama.cpp's VmHWM: 20 MiB", done.stdout)
         self.assertIn("lockstep: exit code 1: lockstep: no such width", done.stderr)  # its last line, and
         self.assertEqual(done.returncode, 1)                                          # the first model is incomplete
         self.assertNotIn("1x1", rows["prefill 512"]["lockstep"])
@@ -176,6 +183,27 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertAlmostEqual(self.rows()["step of 4, context 32"]["llama"]["median"], 320)
 
+    def test_only_lockstep_needs_no_environment(self):
+        self.script("lockstep", LOCKSTEP)
+        self.run_peer("--only", "lockstep", "--venv", str(self.folder / "nothing"), threads="2")
+        own = self.rows()["step of 1, context 32"]["lockstep"]
+        self.assertEqual({c: own[c]["median"] for c in own}, {"2x1": 1000, "1x2": 500})
+
+    def test_quantise_makes_what_is_missing(self):
+        self.file("m.Q4_0.gguf", "there")
+        self.file("generated-1024.Q4_K_M.gguf", "there")
+        done = subprocess.run([sys.executable, str(HERE / "llama_cpp.py"), "quantise", "-m", str(self.folder / "m.gguf"),
+                               "--venv", str(self.folder / "venv")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {p.name: p.read_text() for p in self.folder.glob("*.gguf*")}
+        self.assertEqual(found, {"m.gguf": "GGUF", "m.Q4_0.gguf": "there", "m.Q8_0.gguf": "Q8_0",
+                                 "m.Q4_K_M.gguf": "Q4_K_M", "generated-1024.Q4_K_M.gguf": "there"})
+        (self.folder / "generated-1024.Q4_K_M.gguf").unlink()  # then a model is to be made, and m.gguf is no model
+        done = subprocess.run([sys.executable, str(HERE / "llama_cpp.py"), "quantise", "-m", str(self.folder / "m.gguf"),
+                               "--venv", str(self.folder / "venv")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("m.gguf: ends within its keys", done.stderr)
+
     def test_missing_environment_names_setup(self):
         done = self.run_peer("--only", "llama", "--venv", str(self.folder / "nothing"))
         self.assertEqual(done.returncode, 1)
@@ -195,29 +223,29 @@ class CallTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             began, mark = time.monotonic(), Path(folder) / "mark"
             script = f"(sleep 1.5; touch {mark}) & echo started; sleep 60"
-            with self.assertRaisesRegex(llama_cpp.Failed, "peer: no end within 0.5 s"):
-                llama_cpp.call(["sh", "-c", script], "peer", limit_s=0.5)
+            with self.assertRaisesRegex(llama_engines.Failed, "peer: no end within 0.5 s"):
+                llama_engines.call(["sh", "-c", script], "peer", limit_s=0.5)
             self.assertLess(time.monotonic() - began, 1.5)
             time.sleep(max(0.0, 2.0 - (time.monotonic() - began)))
             self.assertFalse(mark.exists())
 
     def test_a_process_that_closes_its_output_and_stays_is_ended(self):
-        with self.assertRaisesRegex(llama_cpp.Failed, "no end within 0.3 s"):
-            llama_cpp.call(["sh", "-c", "exec >&-; sleep 60"], "peer", limit_s=0.3)
+        with self.assertRaisesRegex(llama_engines.Failed, "no end within 0.3 s"):
+            llama_engines.call(["sh", "-c", "exec >&-; sleep 60"], "peer", limit_s=0.3)
 
     def test_signals_and_missing_programs_are_named(self):
-        with self.assertRaisesRegex(llama_cpp.Failed, "peer: died of SIGILL"):
-            llama_cpp.call(["sh", "-c", "kill -ILL $$"], "peer")
-        with self.assertRaisesRegex(llama_cpp.Failed, "peer: .*No such file"):
-            llama_cpp.call(["/nowhere/program"], "peer")
+        with self.assertRaisesRegex(llama_engines.Failed, "peer: died of SIGILL"):
+            llama_engines.call(["sh", "-c", "kill -ILL $$"], "peer")
+        with self.assertRaisesRegex(llama_engines.Failed, "peer: .*No such file"):
+            llama_engines.call(["/nowhere/program"], "peer")
 
     def test_output_that_is_no_json(self):
-        with self.assertRaisesRegex(llama_cpp.Failed, "wrote no JSON"):
-            llama_cpp.parsed({"out": b"hello"}, "peer")
-        self.assertEqual(llama_cpp.parsed({"out": b"\n\n{}\n"}, "peer", last_line=True), {})
+        with self.assertRaisesRegex(llama_engines.Failed, "wrote no JSON"):
+            llama_engines.parsed({"out": b"hello"}, "peer")
+        self.assertEqual(llama_engines.parsed({"out": b"\n\n{}\n"}, "peer", last_line=True), {})
 
     def test_first_byte_comes_before_the_end(self):
-        done = llama_cpp.call(["sh", "-c", "echo a; sleep 0.3; echo b"], "peer")
+        done = llama_engines.call(["sh", "-c", "echo a; sleep 0.3; echo b"], "peer")
         self.assertEqual(done["out"], b"a\nb\n")
         self.assertLess(done["first_byte"] - done["began"], 0.3)
 

@@ -248,6 +248,23 @@ def spec_table(samples, model):
                   "text as its plain"], body) if body else ""
 
 
+def python_note(samples, model):
+    """What was taken off the peer's start and memory, which are those of a Python program."""
+    notes = [s["notes"] for s in samples if s["model"] == model and s["side"] == "llama" and s.get("notes")]
+    starts, peaks = [n for n in notes if "python_ms" in n], [n["before_kib"] / 1024 for n in notes if "before_kib" in n]
+    lines = []
+    if starts:
+        took = {k: statistics.median(n["python_ms"][k] for n in starts) for k in starts[0]["python_ms"]}
+        apart = all(n["library_apart"] for n in starts)
+        lines.append(f"Python's own start, taken off where the row says so: {took['interpreter']:.0f} ms to the "
+                     f"interpreter's first line, {took['packages']:.0f} ms for its packages"
+                     f"{'' if apart else ' (with llama.cpp itself: its library was not found apart)'}; the prompt has "
+                     f"{starts[0]['prompt_tokens']} tokens.")
+    if peaks:
+        lines.append(f"Python's own peak, taken off llama.cpp's VmHWM: {statistics.median(peaks):.0f} MiB.")
+    return " ".join(lines)
+
+
 def errors(samples):
     """Each error once, with where it came up."""
     found = {}

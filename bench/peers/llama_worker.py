@@ -289,8 +289,9 @@ def command_memory(args):
     before = peak_kib()  # with the interpreter, numpy and the libraries: to the peer's advantage
     engine = Engine(args.model, args.threads, FLASH[args.flash], args.context)
     ids = text_ids(engine, args.text, args.context - 1)
-    engine.fill(ids[:len(ids) // 2])
-    for position in range(len(ids) // 2, len(ids)):
+    prompt = max(1, len(ids) - 32)
+    engine.fill(ids[:prompt])
+    for position in range(prompt, len(ids)):
         engine.decode([ids[position]], position, True)
     return {"before_kib": before, "peak_kib": peak_kib(), "context": args.context}
 
