@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -411,6 +412,10 @@ def main():
     p.add_argument("--chunk", type=int, default=128)
     p.add_argument("--json", metavar="FILE", required=True)
     args = parser.parse_args()
+    def stop(number, frame):  # so that the process being measured is ended too
+        del number, frame
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, stop)
     try:
         sys.exit({"setup": setup, "quantise": quantise, "run": run, "perplexity": perplexity}[args.command](args))
     except KeyboardInterrupt:

@@ -209,6 +209,23 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("setup", done.stderr)
 
+    def test_being_ended_ends_the_process_that_is_measured(self):
+        marks = self.folder / "began", self.folder / "went_on"
+        self.script("venv/bin/python", "#!/bin/sh\ntouch %s; sleep 2; touch %s\n" % marks)
+        peer = subprocess.Popen(
+            [sys.executable, str(HERE / "llama_cpp.py"), "run", "-m", str(self.folder / "m.gguf"), "--only", "llama",
+             "--venv", str(self.folder / "venv"), "--threads", "1", "--prompts", str(self.folder / "prompts.jsonl")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(1000):
+            if marks[0].exists():
+                break
+            time.sleep(0.01)
+        peer.terminate()
+        self.assertIn("interrupted", peer.communicate(timeout=30)[1])
+        self.assertEqual(peer.returncode, 130)
+        time.sleep(2.5)
+        self.assertFalse(marks[1].exists())
+
     def test_bad_input_is_named(self):
         self.file("prompts.jsonl", "{}\nnonsense\n")
         done = self.run_peer("--only", "llama")
