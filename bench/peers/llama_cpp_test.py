@@ -29,7 +29,7 @@ if a[0] == "quantise":
     sys.exit()
 k = 2 if value("--flash") == "on" else 1
 if "bad" in value("-m"):
-    sys.exit("error: llama.cpp cannot load it")
+    sys.exit("error: bad.gguf cannot be loaded")
 if a[0] == "steps":
     out = {{"rows": [{{"width": int(w), "ms_median": (5 + 5 * int(w)) / k}} for w in value("--widths").split(",")]}}
 elif a[0] == "prefill":
@@ -131,7 +131,7 @@ class RunTest(unittest.TestCase):
         self.assertAlmostEqual(engine, 210, delta=1)
         self.assertRegex(done.stdout, r"Python's own start, .* 100 ms for its packages; the prompt has 39 tokens")
         self.assertIn("taken off llama.cpp's VmHWM: 20 MiB", done.stdout)
-        self.assertIn("lockstep: exit code 1: lockstep: no such width", done.stderr)  # its last line, and
+        self.assertIn("lockstep: no such width (exit code 1)", done.stderr)  # its last line, and
         self.assertEqual(done.returncode, 1)                                          # the first model is incomplete
         self.assertNotIn("1x1", rows["prefill 512"]["lockstep"])
         self.assertIn("| Lockstep | tp 1 x 1 | chat | 300 | 600 | 2.00 (2.00) | 3.00 | 0 of 1 |", done.stdout)
@@ -166,7 +166,7 @@ class RunTest(unittest.TestCase):
         self.file("bad.gguf", "GGUF")
         done = self.run_peer(models=("m.gguf", "refused.gguf", "bad.gguf"))
         self.assertIn("refused.gguf: tensor x has type Q5_0", done.stdout)
-        self.assertIn("llama.cpp: exit code 1: error: llama.cpp cannot load it", done.stdout)
+        self.assertIn("llama.cpp: bad.gguf cannot be loaded (exit code 1)", done.stdout)
         rows = {(r["model"], r["what"]): r for r in self.part()["rows"]}
         self.assertAlmostEqual(rows["refused.gguf", "step of 1, context 32"]["llama"]["median"], 200)
         self.assertAlmostEqual(rows["bad.gguf", "step of 1, context 32"]["lockstep"]["1x1"]["median"], 1000)

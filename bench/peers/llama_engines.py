@@ -68,9 +68,9 @@ def call(command, who, good=(0,), limit_s=None):
         if code not in good:
             err.seek(0)
             said = err.read().decode(errors="replace").strip() or out.decode(errors="replace").strip()
-            last = (said.splitlines() or [""])[-1]
+            last = (said.splitlines() or [""])[-1].removeprefix(f"{who}: ").removeprefix("error: ")
             died = f"died of {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            raise Failed(f"{who}: {died}" + (f": {last}" if last else ""))
+            raise Failed(f"{who}: {last} ({died})" if last else f"{who}: {died}")
     return {"out": out, "code": code, "began": began, "first_byte": first, "max_rss_kib": usage.ru_maxrss}
 
 

@@ -77,7 +77,7 @@ class Engine:
         lib.llama_backend_init()
         self.model = lib.llama_model_load_from_file(os.fsencode(path), lib.llama_model_default_params())
         if not self.model:
-            raise RuntimeError(f"llama.cpp cannot load {path}")
+            raise RuntimeError(f"{path} cannot be loaded")
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.vocab_size = lib.llama_vocab_n_tokens(self.vocab)
         params = lib.llama_context_default_params()
@@ -86,7 +86,7 @@ class Engine:
         params.flash_attn_type = flash
         self.ctx = lib.llama_init_from_model(self.model, params)
         if not self.ctx:
-            raise RuntimeError(f"llama.cpp cannot make a context of {context} tokens")
+            raise RuntimeError(f"cannot make a context of {context} tokens")
         self.context = lib.llama_n_ctx(self.ctx)
         self.batch_rows = params.n_batch
         self.batch = lib.llama_batch_init(self.batch_rows, 0, 1)
