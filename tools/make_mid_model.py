@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a random llama model of middle size as GGUF in F16, with the first part of a real file's vocabulary, so that both
-this engine and others load it and tokenize. For speed, not for sense: its widths are multiples of 256, as K-quants want
-them, which SmolLM2's are not. Standard library only; the same arguments give the same bytes.
+"""Writes a random llama model of middle size as GGUF in F16, with the first part of a real file's vocabulary, so that
+both this engine and others load it and tokenize. For speed, not for sense: its widths are multiples of 256, as K-quants
+want them, which SmolLM2's are not. Standard library only; the same arguments give the same bytes.
 
   tools/make_mid_model.py models/mid.gguf --tokenizer models/SmolLM2-135M-Instruct.Q4_1.gguf
 """
@@ -72,8 +72,9 @@ def cut_tokenizer(keys, vocab):
 
 
 def f16_noise(rng, count, scale):
-    """`count` values near a normal distribution, as F16. The high byte (sign, exponent, two bits of mantissa) is looked
-    up by a random byte, so that the 256 quantiles come equally often; the low byte, eight bits of mantissa, is random."""
+    """`count` values near a normal distribution, as F16. The high byte (sign, exponent, two bits of mantissa) is
+    looked up by a random byte, so that the 256 quantiles come equally often; the low byte, the rest of the mantissa, is
+    random."""
     normal = statistics.NormalDist(0, scale)
     high = bytes(struct.pack("<e", normal.inv_cdf((i + 0.5) / 256))[1] for i in range(256))
     raw = bytearray(2 * count)

@@ -343,8 +343,8 @@ def quantise(args):
             make(args.model, f"{stem}.{kind}.gguf", kind)
         name = "generated-1024.Q4_K_M.gguf"
         if not (folder / name).exists():
-            call([sys.executable, ROOT / "tools" / "make_mid_model.py", plain, "--tokenizer", args.model], "make_mid_model",
-                 limit_s=4 * LIMIT_S)
+            call([sys.executable, ROOT / "tools" / "make_mid_model.py", plain, "--tokenizer", args.model],
+                 "make_mid_model", limit_s=4 * LIMIT_S)
         make(plain, name, "Q4_K_M")
     except Failed as error:
         fail(str(error))

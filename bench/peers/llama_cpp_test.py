@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of bench/peers/llama_cpp.py with both engines replaced by scripts. Run: python3 bench/peers/llama_cpp_test.py"""
+"""Tests of bench/peers/llama_cpp.py, both engines replaced by scripts. Run: python3 bench/peers/llama_cpp_test.py"""
 import json
 import os
 import subprocess
@@ -189,18 +189,21 @@ class RunTest(unittest.TestCase):
         own = self.rows()["step of 1, context 32"]["lockstep"]
         self.assertEqual({c: own[c]["median"] for c in own}, {"2x1": 1000, "1x2": 500})
 
+    def quantise(self):
+        return subprocess.run(
+            [sys.executable, str(HERE / "llama_cpp.py"), "quantise", "-m", str(self.folder / "m.gguf"), "--venv",
+             str(self.folder / "venv")], capture_output=True, text=True, check=False)
+
     def test_quantise_makes_what_is_missing(self):
         self.file("m.Q4_0.gguf", "there")
         self.file("generated-1024.Q4_K_M.gguf", "there")
-        done = subprocess.run([sys.executable, str(HERE / "llama_cpp.py"), "quantise", "-m", str(self.folder / "m.gguf"),
-                               "--venv", str(self.folder / "venv")], capture_output=True, text=True, check=False)
+        done = self.quantise()
         self.assertEqual(done.returncode, 0, done.stderr)
         found = {p.name: p.read_text() for p in self.folder.glob("*.gguf*")}
         self.assertEqual(found, {"m.gguf": "GGUF", "m.Q4_0.gguf": "there", "m.Q8_0.gguf": "Q8_0",
                                  "m.Q4_K_M.gguf": "Q4_K_M", "generated-1024.Q4_K_M.gguf": "there"})
         (self.folder / "generated-1024.Q4_K_M.gguf").unlink()  # then a model is to be made, and m.gguf is no model
-        done = subprocess.run([sys.executable, str(HERE / "llama_cpp.py"), "quantise", "-m", str(self.folder / "m.gguf"),
-                               "--venv", str(self.folder / "venv")], capture_output=True, text=True, check=False)
+        done = self.quantise()
         self.assertEqual(done.returncode, 1)
         self.assertIn("m.gguf: ends within its keys", done.stderr)
 
@@ -285,7 +288,8 @@ class LogicTest(unittest.TestCase):
         self.assertEqual((ratio["median"], ratio["worst"], ratio["of_best"]), (2.5, 2.0, 3.0))
 
     def test_smaller_is_better_where_it_is(self):
-        samples = [self.sample("llama", m, t, **{report.MEMORY: v}) for m, v in (("off", 300), ("on", 200)) for t in (0, 1)]
+        samples = [self.sample("llama", m, t, **{report.MEMORY: v})
+                   for m, v in (("off", 300), ("on", 200)) for t in (0, 1)]
         self.assertEqual(report.best_mode(samples, "m", report.MEMORY)[0], "on")
         self.assertEqual(report.hopeless(samples, "m", "g", ["off", "on"]), ["off"])
 

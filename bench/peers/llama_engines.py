@@ -17,8 +17,8 @@ import llama_report as report
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 300  # of any process; the longest needs a tenth of it on an idle machine
 # 39 tokens of SmolLM2's vocabulary; the run says how many the file at hand makes of it.
-START_PROMPT = ("A canal lock is a chamber with a gate at each end. The boat rises or falls with the water, which flows "
-                "in from above and out below by its own weight, so that no pump")
+START_PROMPT = ("A canal lock is a chamber with a gate at each end. The boat rises or falls with the water, which "
+                "flows in from above and out below by its own weight, so that no pump")
 MEMORY_CONTEXT = 2048
 PREFILL = 512
 
@@ -145,7 +145,8 @@ class Lockstep:
 
     def binary(self, words, config, model, *more, good=(0,)):
         tp, threads = config.split("x")
-        return call([self.args.lockstep, *words, "-m", model, "--tp", tp, "--threads", threads, *more], "lockstep", good)
+        words = [*words, "-m", model, "--tp", tp, "--threads", threads, *more]
+        return call([self.args.lockstep, *words], "lockstep", good)
 
     def steps(self, model, config, context, widths):
         r = parsed(self.binary(["bench", "step"], config, model, "--widths", ",".join(map(str, widths)), "--context",
@@ -179,10 +180,9 @@ class Lockstep:
         for name, label in (("none", "plain"), ("ngram", "prompt lookup")):
             seconds = sum(row["tokens"] / row["tokens_per_second"] for row in sums[name])
             figures[f"{label}, all"] = sum(row["tokens"] for row in sums[name]) / seconds
-        rounds = sum(n["rounds"] for n in notes.values())
-        notes["all"] = {"same": sum(n["same"] for n in notes.values()), "texts": sum(n["texts"] for n in notes.values()),
-                        "rounds": rounds, "accept_length": sum(n["rounds"] * n["accept_length"] for n in notes.values()) /
-                        rounds if rounds else 1.0}
+        every = {k: sum(n[k] for n in notes.values()) for k in ("same", "texts", "rounds")}
+        tokens = sum(n["rounds"] * n["accept_length"] for n in notes.values())
+        notes["all"] = {**every, "accept_length": tokens / every["rounds"] if every["rounds"] else 1.0}
         return figures, {"spec": notes}
 
     def start(self, model, config):

@@ -1,5 +1,5 @@
-"""What bench/peers/llama_cpp.py makes of its samples: the peer's better mode, ratios, verdicts, and Markdown. No process
-is started here and no clock is read.
+"""What bench/peers/llama_cpp.py makes of its samples: the peer's better mode, ratios, verdicts, and Markdown. No
+process is started here and no clock is read.
 
 A sample is {"model", "group", "side", "config", "turn", "figures": {name: number}} or has "error" in place of figures.
 side is "llama" (config: its mode, such as "on" for flash attention) or "lockstep" (config: "2x1" = tp 2, 1 thread a
@@ -109,8 +109,8 @@ def rows(samples, models):
 
 
 def times_base(samples, model, side, name, base, factor=1):
-    """{config: {median, best, samples}} of factor x base / name, turn by turn. The peer takes its better mode for each of
-    the two figures, so that its cost of a width is that of its best settings; its config is called "llama"."""
+    """{config: {median, best, samples}} of factor x base / name, turn by turn. The peer takes its better mode for each
+    of the two figures, so that its cost of a width is that of its best settings; its config is called "llama"."""
     if side == "llama":
         pairs = {"llama": (best_mode(samples, model, base)[1], best_mode(samples, model, name)[1])}
     else:
@@ -125,8 +125,8 @@ def times_base(samples, model, side, name, base, factor=1):
 
 
 def verdicts(samples, models, file_bytes, plain="plain, {}", drafted="prompt lookup, {}"):
-    """The table of what the engine must show: one entry a line, each with the peer's figure, ours, the judged number and
-    whether it is met, by number of ranks and threads. file_bytes: {"tensors", "kv_per_token"} of the first model."""
+    """The table of what the engine must show: one entry a line, each with the peer's figure, ours, the judged number
+    and whether it is met, by ranks and threads. file_bytes: {"tensors", "kv_per_token"} of the first model."""
     main, lines = models[0], []
     by_name = {(r["model"], r["what"]): r for r in rows(samples, models)}
 
@@ -149,8 +149,8 @@ def verdicts(samples, models, file_bytes, plain="plain, {}", drafted="prompt loo
         name, base = step_name(width, 32), step_name(1, 32)
         peer = times_base(samples, main, "llama", name, base, width).get("llama", {}).get("median")
         own = times_base(samples, main, "lockstep", name, base, width)
-        line(f"verify of {width} rows over plain, all logits", f"<= {limit:.2f} (stretch {stretch:g})", "<=", limit, own,
-             peer, {c: v["median"] for c, v in own.items()}, stretch)
+        line(f"verify of {width} rows over plain, all logits", f"<= {limit:.2f} (stretch {stretch:g})", "<=", limit,
+             own, peer, {c: v["median"] for c, v in own.items()}, stretch)
     against("prefill 512, tokens/s", "prefill 512", ">=", 1.8)
     for kind, limit in KINDS:
         a, b = plain.format(kind), drafted.format(kind)
@@ -234,13 +234,14 @@ def spec_table(samples, model):
             mine = [s for s in samples if (s["model"], s["side"], s["config"]) == (model, side, config)
                     and s.get("notes", {}).get("spec")]
             for kind in dict.fromkeys(k for s in mine for k in s["notes"]["spec"]):
-                speeds = {n: values(samples, model, side, config, f"{n}, {kind}") for n in ("plain", "prompt lookup")}
-                gain = [speeds["prompt lookup"][t] / v for t, v in speeds["plain"].items() if t in speeds["prompt lookup"]]
+                plain, drafted = (values(samples, model, side, config, f"{n}, {kind}")
+                                  for n in ("plain", "prompt lookup"))
+                gain = [drafted[t] / plain[t] for t in plain]
                 notes = [s["notes"]["spec"][kind] for s in mine if kind in s["notes"]["spec"]]
                 same, texts = sum(n["same"] for n in notes), sum(n["texts"] for n in notes)
                 body.append([who, title(config) if side == "lockstep" else config, kind.replace("_", " "),
-                             number(statistics.median(speeds["plain"].values())),
-                             number(statistics.median(speeds["prompt lookup"].values())),
+                             number(statistics.median(plain.values())),
+                             number(statistics.median(drafted.values())),
                              f"{statistics.median(gain):.2f} ({min(gain):.2f})",
                              f"{statistics.median(n['accept_length'] for n in notes):.2f}",
                              "yes" if same == texts else f"{same} of {texts}"])
