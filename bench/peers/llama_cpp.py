@@ -36,7 +36,9 @@ from llama_engines import LIMIT_S, Failed, Llama, Lockstep, call, parsed  # noqa
 
 VERSION = "0.3.36"
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-WIDTHS = [1, 2, 4, 8, 16, 32]
+# Of a run and of a quick one, where a flag says nothing else.
+EXTENT = {"contexts": ([32, 512, 4096], [32, 512]), "widths": ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16]),
+          "alternations": (7, 2), "tokens": (96, 32)}
 WIDTHS_FAR = [1]  # behind a context above FAR, where a wide step of the peer takes a large part of a second
 FAR = 1024
 MEMORY_TURNS = 3  # it hardly differs from process to process
@@ -157,7 +159,7 @@ def jobs_of(args, models, kinds):
     jobs.append(Job(models[0], "speculation", "spec", (kinds,), tuple(f"{f}, draft {d}" for f in ("off", "on")
                                                                      for d in (2, 10)), ("prompt lookup, all",)))
     jobs.append(Job(models[0], "start", "start", judged=(report.START_ENGINE,)))
-    jobs.append(Job(models[0], "memory", "memory", turns=MEMORY_TURNS))
+    jobs.append(Job(models[0], "memory", "memory", turns=1 if args.quick else MEMORY_TURNS))
     return jobs + [Job(m, "steps at context 32", "steps", (32, [w for w in args.widths if w in WIDTHS_OTHERS] or [1]))
                    for m in models[1:]]
 
@@ -222,8 +224,9 @@ def check(args):
 
 
 def run(args):
-    if args.quick:
-        args.contexts, args.widths, args.alternations, args.tokens = [32, 512], [1, 2, 4, 8, 16], 2, 32
+    for name, (full, quick) in EXTENT.items():
+        if getattr(args, name) is None:
+            setattr(args, name, quick if args.quick else full)
     check(args)
     kinds = read_prompts(args.prompts)
     result = {"command": sys.argv, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit(),
@@ -398,11 +401,11 @@ def main():
     r.add_argument("--lockstep", type=Path, default=ROOT / "build" / "lockstep", metavar="BINARY")
     r.add_argument("--only", choices=["llama", "lockstep"])
     r.add_argument("--prompts", default=str(ROOT / "bench" / "prompts" / "demo.jsonl"))
-    r.add_argument("--contexts", type=numbers, default=[32, 512, 4096], metavar="LIST")
-    r.add_argument("--widths", type=numbers, default=WIDTHS, metavar="LIST")
-    r.add_argument("-n", "--tokens", type=int, default=96, help="tokens a prompt (default 96)")
+    r.add_argument("--contexts", type=numbers, metavar="LIST", help="tokens in the cache (default 32,512,4096)")
+    r.add_argument("--widths", type=numbers, metavar="LIST", help="rows of a step (default 1,2,4,8,16,32)")
+    r.add_argument("-n", "--tokens", type=int, help="tokens a prompt (default 96)")
     r.add_argument("--reps", type=int, default=7, help="samples of each width in each turn")
-    r.add_argument("--alternations", type=int, default=7, help="turns")
+    r.add_argument("--alternations", type=int, help="turns (default 7)")
     r.add_argument("--quick", action="store_true", help="two turns, fewer contexts and tokens: about two minutes")
     r.add_argument("--cpus", type=numbers, metavar="LIST", help="pin both engines to these cores")
     r.add_argument("--json", metavar="FILE", help="everything measured, with command, machine and commit")

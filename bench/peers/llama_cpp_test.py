@@ -134,8 +134,8 @@ class RunTest(unittest.TestCase):
         self.assertIn("lockstep: no such width (exit code 1)", done.stderr)  # its last line, and
         self.assertEqual(done.returncode, 1)                                          # the first model is incomplete
         self.assertNotIn("1x1", rows["prefill 512"]["lockstep"])
-        self.assertIn("| Lockstep | tp 1 x 1 | chat | 300 | 600 | 2.00 (2.00) | 3.00 | 0 of 1 |", done.stdout)
-        self.assertIn("| code edit | 100 | 200 | 2.00 (2.00) | 2.50 | yes |", done.stdout)
+        self.assertIn("| Lockstep | tp 1 x 1 | chat | 300 | 600 | 2.00 (2.00) | 3.00 | 0 of 1 | 1 |", done.stdout)
+        self.assertIn("| code edit | 100 | 200 | 2.00 (2.00) | 2.50 | yes | 1 |", done.stdout)
         self.assertIn("## What could not be measured", done.stdout)
         verdicts = {v["what"]: v for v in self.part()["verdicts"]}
         self.assertEqual(verdicts["decode at context 32, tokens/s"]["met"], {"1x1": True})
@@ -172,6 +172,13 @@ class RunTest(unittest.TestCase):
         self.assertAlmostEqual(rows["bad.gguf", "step of 1, context 32"]["lockstep"]["1x1"]["median"], 1000)
         met = {v["what"]: v["met"] for v in self.part()["verdicts"]}
         self.assertEqual(met["decode at context 32, refused.gguf"], {})
+
+    def test_quick_is_short_but_for_what_flags_say(self):
+        done = self.run_peer("--only", "llama", "--quick", turns="3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = (self.folder / "calls").read_text().split("\n")
+        self.assertEqual((calls.count("llama start on"), calls.count("llama memory on")), (3, 1))
+        self.assertNotIn("step of 2, context 32", self.rows())  # --widths 1,4 stays
 
     def test_without_binary_it_says_what_to_do(self):
         done = self.run_peer()

@@ -244,9 +244,9 @@ def spec_table(samples, model):
                              number(statistics.median(drafted.values())),
                              f"{statistics.median(gain):.2f} ({min(gain):.2f})",
                              f"{statistics.median(n['accept_length'] for n in notes):.2f}",
-                             "yes" if same == texts else f"{same} of {texts}"])
+                             "yes" if same == texts else f"{same} of {texts}", str(len(plain))])
     return table(["engine", "mode", "prompts", "plain", "with drafts", "over plain, median (min)", "tokens a round",
-                  "text as its plain"], body) if body else ""
+                  "text as its plain", "turns"], body) if body else ""
 
 
 def python_note(samples, model):
