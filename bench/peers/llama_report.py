@@ -273,5 +273,5 @@ def errors(samples):
         if "error" in s:
             key = (s["model"], s["side"], s["group"], s["error"])
             found.setdefault(key, []).append(s["config"])
-    return [f"{model}, {group}, {side} ({', '.join(dict.fromkeys(c))}): {error}"
+    return [f"{model}, {group}, {', '.join(side if n == '-' else f'{side} {n}' for n in dict.fromkeys(c))}: {error}"
             for (model, side, group, error), c in found.items()]
