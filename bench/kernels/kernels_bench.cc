@@ -34,6 +34,8 @@ const CpuKernels& Choose() {
       return AmxKernels();
     case CpuIsa::kAvx512:
       return Avx512Kernels();
+    case CpuIsa::kAvxVnni:
+      return AvxVnniKernels();
     case CpuIsa::kAvx2:
       return Avx2Kernels();
     case CpuIsa::kGeneric:

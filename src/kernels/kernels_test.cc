@@ -202,23 +202,33 @@ TEST_P(Kernels, ANonFiniteActivationPoisonsItsBlockOnly) {
 
 TEST_P(Kernels, AddNormSumsPartialsInTreeOrderThenNorms) {
   const int d = 144;
-  std::vector<float> x = Floats(d), weight = Floats(d);
-  std::vector<std::vector<float>> partials;
-  for (int i = 0; i < 5; ++i) partials.push_back(Floats(d));
-  TreeProgram program = CanonicalTree(5).Program();
-  std::vector<const float*> pointers;
-  for (auto& p : partials) pointers.push_back(p.data());
-  std::vector<float> summed = x, got_x = x, got(d);
-  for (int i = 0; i < d; ++i) {
-    float total = (((partials[0][i] + partials[1][i]) + partials[2][i]) + (partials[3][i] + partials[4][i]));
-    summed[i] += total;
+  for (int count : {0, 1, 2, 3, 5, 8}) {
+    std::vector<float> x = Floats(d), weight = Floats(d);
+    std::vector<std::vector<float>> partials;
+    for (int i = 0; i < count; ++i) partials.push_back(Floats(d));
+    const TreeProgram program = count > 0 ? CanonicalTree(count).Program() : TreeProgram{};
+    std::vector<const float*> pointers;
+    for (auto& p : partials) pointers.push_back(p.data());
+    std::vector<float> summed = x, got_x = x, got(d);
+    for (int i = 0; i < d; ++i) {
+      std::vector<float> stack;
+      for (int p = 0; p < count; ++p) {
+        stack.push_back(partials[p][i]);
+        for (int m = 0; m < program.merges_after[p]; ++m) {
+          const float upper = stack.back();
+          stack.pop_back();
+          stack.back() += upper;
+        }
+      }
+      if (count > 0) summed[i] += stack.back();
+    }
+    EXPECT_TRUE(k.add_norm(
+        {got_x.data(), pointers.data(), program.merges_after.data(), count, weight.data(), 1e-5f, d, got.data()}));
+    ExpectSameBits(got_x, summed, "residual");
+    ExpectSameBits(got, ref::RmsNorm(summed, weight, 1e-5f), "norm");
+    got_x[3] = HUGE_VALF;
+    EXPECT_FALSE(k.add_norm({got_x.data(), nullptr, nullptr, 0, weight.data(), 1e-5f, d, got.data()}));
   }
-  EXPECT_TRUE(
-      k.add_norm({got_x.data(), pointers.data(), program.merges_after.data(), 5, weight.data(), 1e-5f, d, got.data()}));
-  ExpectSameBits(got_x, summed, "residual");
-  ExpectSameBits(got, ref::RmsNorm(summed, weight, 1e-5f), "norm");
-  got_x[3] = HUGE_VALF;
-  EXPECT_FALSE(k.add_norm({got_x.data(), nullptr, nullptr, 0, weight.data(), 1e-5f, d, got.data()}));
 }
 
 TEST_P(Kernels, RopeAndSiluEqualTheDefinition) {

@@ -21,15 +21,13 @@ namespace lockstep::kernels {
 const CpuKernels& AmxEmulatedKernels();  // cpu/isa_amx_emulated.cc
 
 inline std::vector<const CpuKernels*> Tables() {
+  using device::cpu::CpuIsa;
+  auto has = [](CpuIsa isa) { return device::cpu::Supports(device::cpu::Features(), isa); };
   std::vector<const CpuKernels*> tables = {&GenericKernels()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    tables.push_back(&Avx2Kernels());
-  }
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) {
-    tables.push_back(&Avx512Kernels());
-    tables.push_back(&AmxEmulatedKernels());
-    if (device::cpu::Supports(device::cpu::Features(), device::cpu::CpuIsa::kAmx)) tables.push_back(&AmxKernels());
-  }
+  if (has(CpuIsa::kAvx2)) tables.push_back(&Avx2Kernels());
+  if (has(CpuIsa::kAvxVnni)) tables.push_back(&AvxVnniKernels());
+  if (has(CpuIsa::kAvx512)) tables.insert(tables.end(), {&Avx512Kernels(), &AmxEmulatedKernels()});
+  if (has(CpuIsa::kAmx)) tables.push_back(&AmxKernels());
   return tables;
 }
 

@@ -32,6 +32,8 @@ const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
       return kernels::AmxKernels();
     case device::cpu::CpuIsa::kAvx512:
       return kernels::Avx512Kernels();
+    case device::cpu::CpuIsa::kAvxVnni:
+      return kernels::AvxVnniKernels();
     case device::cpu::CpuIsa::kAvx2:
       return kernels::Avx2Kernels();
     case device::cpu::CpuIsa::kGeneric:

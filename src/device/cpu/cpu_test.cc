@@ -24,14 +24,16 @@ TEST(Isa, TheSetsNeedAllTheirParts) {
   EXPECT_EQ(BestIsa(f), CpuIsa::kGeneric);  // no f16c
   f.f16c = true;
   EXPECT_EQ(BestIsa(f), CpuIsa::kAvx2);
+  f.avx_vnni = true;
+  EXPECT_EQ(BestIsa(f), CpuIsa::kAvxVnni);
   f.avx512f = f.avx512bw = f.avx512vl = f.avx512dq = true;
-  EXPECT_EQ(BestIsa(f), CpuIsa::kAvx2);  // no vnni
+  EXPECT_EQ(BestIsa(f), CpuIsa::kAvxVnni);  // no vnni for 512 bits
   f.avx512_vnni = true;
   EXPECT_EQ(BestIsa(f), CpuIsa::kAvx512);
   f.amx_int8 = true;
   EXPECT_EQ(BestIsa(f), CpuIsa::kAmx);
   f.avx512_vnni = false;
-  EXPECT_EQ(BestIsa(f), CpuIsa::kAvx2);
+  EXPECT_EQ(BestIsa(f), CpuIsa::kAvxVnni);
 }
 
 TEST(Isa, ParsesAndNamesMistakes) {

@@ -125,6 +125,8 @@ const char* CpuIsaName(CpuIsa isa) {
       return "generic";
     case CpuIsa::kAvx2:
       return "avx2";
+    case CpuIsa::kAvxVnni:
+      return "avx_vnni";
     case CpuIsa::kAvx512:
       return "avx512";
     case CpuIsa::kAmx:
@@ -141,6 +143,8 @@ bool Supports(const CpuFeatures& f, CpuIsa isa) {
       return true;
     case CpuIsa::kAvx2:
       return avx2;
+    case CpuIsa::kAvxVnni:
+      return avx2 && f.avx_vnni;
     case CpuIsa::kAvx512:
       return avx512;
     case CpuIsa::kAmx:
@@ -152,20 +156,22 @@ bool Supports(const CpuFeatures& f, CpuIsa isa) {
 CpuIsa BestIsa(const CpuFeatures& features) {
   if (Supports(features, CpuIsa::kAmx)) return CpuIsa::kAmx;
   if (Supports(features, CpuIsa::kAvx512)) return CpuIsa::kAvx512;
+  if (Supports(features, CpuIsa::kAvxVnni)) return CpuIsa::kAvxVnni;
   if (Supports(features, CpuIsa::kAvx2)) return CpuIsa::kAvx2;
   return CpuIsa::kGeneric;
 }
 
 Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   if (text.empty()) return BestIsa(features);
-  for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
+  for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvxVnni, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
     return Unsupported(fmt::format("instruction set \"{}\": this machine has {}", text,
                                    features.ToString().empty() ? "generic only" : features.ToString()));
   }
-  return InvalidArgument(fmt::format("instruction set \"{}\": generic, avx2, avx512 or amx; this machine's best is {}",
-                                     text, CpuIsaName(BestIsa(features))));
+  return InvalidArgument(
+      fmt::format("instruction set \"{}\": generic, avx2, avx_vnni, avx512 or amx; this machine's best is {}", text,
+                  CpuIsaName(BestIsa(features))));
 }
 
 }  // namespace lockstep::device::cpu

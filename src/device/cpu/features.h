@@ -29,6 +29,7 @@ const CpuFeatures& Features();
 enum class CpuIsa {
   kGeneric,  // plain C++ and the baseline of the build
   kAvx2,     // avx2, fma, f16c
+  kAvxVnni,  // kAvx2 and avx_vnni
   kAvx512,   // avx512 f, bw, vl, dq, vnni, and all of kAvx2
   kAmx,      // kAvx512 with amx int8 tiles for many rows
 };
@@ -37,7 +38,7 @@ const char* CpuIsaName(CpuIsa isa);  // "avx2"
 bool Supports(const CpuFeatures& features, CpuIsa isa);
 CpuIsa BestIsa(const CpuFeatures& features);
 
-// "generic", "avx2", "avx512", "amx"; the empty text is the best one.
+// "generic", "avx2", "avx_vnni", "avx512", "amx"; the empty text is the best one.
 Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features = Features());
 
 }  // namespace lockstep::device::cpu

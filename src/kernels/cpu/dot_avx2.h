@@ -1,17 +1,11 @@
-// The exact integer dot product of a block with AVX2. The contract is dot_generic.h's.
+// The exact integer dot product of a block with AVX2, or with LS_AVX_VNNI its dot instruction. The contract is
+// dot_generic.h's.
 #pragma once
 
 namespace lockstep::kernels::LS_ISA {
 
 inline constexpr int kMaxTileRows = 4;
 inline constexpr int kTileGroups = 1;  // two would not fit the 16 registers
-
-// Adds four products a 32-bit lane. maddubs saturates its 16-bit pair sums: with w <= 128 the largest is 2 * 128 * 127
-// = 32512, so it never does; wider weights are split by the caller.
-inline __m256i DotQuad(__m256i sum, __m256i w, __m256i x) {
-  __m256i pairs = _mm256_maddubs_epi16(w, x);
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
 
 inline __m256i BroadcastQuad(const int8_t* x) {
   int32_t quad;
@@ -57,6 +51,39 @@ LS_INLINE void UnpackPair(const uint8_t* w, __m256i* first, __m256i* second) {
   }
 }
 
+#ifdef LS_AVX_VNNI
+// sum += four products a 32-bit lane, unsigned weights by signed activations, without saturation.
+inline I32x16 DotBoth(I32x16 sum, __m256i w_lo, __m256i w_hi, __m256i x) {
+  return {_mm256_dpbusd_avx_epi32(sum.lo, w_lo, x), _mm256_dpbusd_avx_epi32(sum.hi, w_hi, x)};
+}
+
+template <int kBits, int kV, int R>
+LS_INLINE void DotPair(const uint8_t* w, const int8_t* x, int64_t ld_x, I32x16 (&sum)[R]) {
+  __m256i a_lo, a_hi, b_lo, b_hi;
+  UnpackPair<kBits, kV>(w, &a_lo, &b_lo);
+  UnpackPair<kBits, kV>(w + 32, &a_hi, &b_hi);
+  LS_UNROLL for (int r = 0; r < R; ++r) {
+    sum[r] = DotBoth(sum[r], a_lo, a_hi, BroadcastQuad(x + r * ld_x + 4 * kV));
+    sum[r] = DotBoth(sum[r], b_lo, b_hi, BroadcastQuad(x + r * ld_x + 16 + 4 * kV));
+  }
+}
+
+template <int R, int G>
+inline void DotQ8(const uint8_t* w, int64_t, const int8_t* x, int64_t ld_x, I32x16 (&sum)[R * G]) {
+  static_assert(G == 1);
+  LS_UNROLL for (int v = 0; v < 8; ++v) {
+    const __m256i w_lo = LoadBytes(w + v * 64), w_hi = LoadBytes(w + v * 64 + 32);
+    LS_UNROLL for (int r = 0; r < R; ++r) sum[r] = DotBoth(sum[r], w_lo, w_hi, BroadcastQuad(x + r * ld_x + 4 * v));
+  }
+}
+#else
+// Adds four products a 32-bit lane. maddubs saturates its 16-bit pair sums: with w <= 128 the largest is 2 * 128 * 127
+// = 32512, so it never does; wider weights are split by the caller.
+inline __m256i DotQuad(__m256i sum, __m256i w, __m256i x) {
+  __m256i pairs = _mm256_maddubs_epi16(w, x);
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
 template <int kBits, int kV, int R>
 LS_INLINE void DotPair(const uint8_t* w, const int8_t* x, int64_t ld_x, I32x16 (&sum)[R]) {
   const __m256i ones = _mm256_set1_epi16(1);
@@ -91,6 +118,8 @@ inline void DotQ8(const uint8_t* w, int64_t, const int8_t* x, int64_t ld_x, I32x
     }
   }
 }
+
+#endif
 
 template <int kBits, int R, int G>
 LS_INLINE void Dot(const uint8_t* w, int64_t ld_w, const int8_t* x, int64_t ld_x, I32x16 (&sum)[R * G]) {

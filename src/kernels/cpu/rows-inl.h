@@ -8,25 +8,54 @@
 
 namespace lockstep::kernels::LS_ISA {
 
-bool AddNorm(const NormArgs& a) {
-  const int d16 = (a.d + 15) / 16 * 16;
+// The tree sum of the partials at element i. One and two, the usual numbers, stay in registers.
+template <int kPartials>
+LS_INLINE F32x16 PartialSum(const NormArgs& a, int i) {
+  if constexpr (kPartials == 1) return Load(a.partials[0] + i);
+  if constexpr (kPartials == 2) return Add(Load(a.partials[0] + i), Load(a.partials[1] + i));
+  F32x16 stack[4];
+  int depth = 0;
+  for (int p = 0; p < a.num_partials; ++p) {
+    stack[depth++] = Load(a.partials[p] + i);
+    for (int m = 0; m < a.merges_after[p]; ++m) {
+      --depth;
+      stack[depth - 1] = Add(stack[depth - 1], stack[depth]);
+    }
+  }
+  return stack[0];
+}
+
+// Adds the partials to x and returns the sixteen partial sums of squares. kPartials: 0, 1, 2, or 3 for any number.
+template <int kPartials>
+LS_INLINE F32x16 AddAndSquare(const NormArgs& a, int d16) {
   F32x16 squares = Set(0.0f);
   for (int i = 0; i < d16; i += 16) {
     F32x16 x = Load(a.x + i);
-    if (a.num_partials > 0) {
-      F32x16 stack[4];
-      int depth = 0;
-      for (int p = 0; p < a.num_partials; ++p) {
-        stack[depth++] = Load(a.partials[p] + i);
-        for (int m = 0; m < a.merges_after[p]; ++m) {
-          --depth;
-          stack[depth - 1] = Add(stack[depth - 1], stack[depth]);
-        }
-      }
-      x = Add(x, stack[0]);
+    if constexpr (kPartials > 0) {
+      x = Add(x, PartialSum<kPartials>(a, i));
       Store(a.x + i, x);
     }
     squares = Fma(x, x, squares);
+  }
+  return squares;
+}
+
+bool AddNorm(const NormArgs& a) {
+  const int d16 = (a.d + 15) / 16 * 16;
+  F32x16 squares;
+  switch (a.num_partials) {
+    case 0:
+      squares = AddAndSquare<0>(a, d16);
+      break;
+    case 1:
+      squares = AddAndSquare<1>(a, d16);
+      break;
+    case 2:  // one tree only: the second is added to the first
+      squares = AddAndSquare<2>(a, d16);
+      break;
+    default:
+      squares = AddAndSquare<3>(a, d16);
+      break;
   }
   float sum = ReduceTree(squares);
   float mean = sum / static_cast<float>(a.d);
