@@ -14,6 +14,7 @@ bool LlamaForward(StepContext& c) {
   for (int i = 0; i < static_cast<int>(c.weights().layers.size()); ++i) {
     const LayerWeights& w = c.weights().layers[static_cast<size_t>(i)];
     if (!c.Norm(w.attention_norm, i)) return false;
+    PrefetchFirstPages(c, i);
     w.q.Run(c, team.q.data(), team.ld_q);
     w.k.Run(c, team.k.data(), team.ld_kv);
     w.v.Run(c, team.v.data(), team.ld_kv);

@@ -143,6 +143,24 @@ void AttendRows(StepContext& c, int layer) {
 
 }  // namespace
 
+void PrefetchFirstPages(StepContext& c, int layer) {
+  constexpr int kSequences = 4;  // more would push the weights out that the matmul asks for itself
+  const int64_t row_bytes = c.kv().row_bytes();
+  for (int s = 0; s < std::min(c.view().num_sequences, kSequences); ++s) {
+    const BatchSequence& sequence = c.view().sequences[s];
+    const int64_t bytes = std::min(sequence.committed, kKvChunk) * row_bytes;
+    const int page = c.view().pages[sequence.first_page_idx];
+    for (int head = 0; head < c.shard().kv_heads.count(); ++head) {
+      const auto* keys = static_cast<const char*>(c.kv().Keys(layer, page, head));
+      const auto* values = static_cast<const char*>(c.kv().Values(layer, page, head));
+      for (int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(keys + i, 0, 2);
+        __builtin_prefetch(values + i, 0, 2);
+      }
+    }
+  }
+}
+
 bool Attend(StepContext& c, int layer) {
   if (!c.SyncRank()) return false;  // q, k, v of all threads
   c.Stamp(trace::Owner::kMatmul);

@@ -10,6 +10,10 @@ namespace lockstep::model {
 
 class StepContext;
 
+// Asks for each sequence's first page of a layer, so that it comes while the projections are computed. Attention itself
+// asks for every later page while it works on the one before.
+void PrefetchFirstPages(StepContext& c, int layer);
+
 // False when the group is poisoned.
 bool Attend(StepContext& c, int layer);
 
