@@ -129,7 +129,8 @@ LS_INLINE void DotHalves(const uint8_t* w, const int8_t* w_scales, int64_t ld_w,
   DotPair<6, 3, R, G>(w, ld_w, x, ld_x, first, second);
   LS_UNROLL for (int g = 0; g < G; ++g) {
     const F32x16 s0 = ToF32(LoadI8(w_scales + g * ld_w)), s1 = ToF32(LoadI8(w_scales + g * ld_w + 16));
-    // Every term is an integer below 2^24, so the floats are as exact as integers and cheaper to multiply.
+    // Every term is an integer below 2^24, so the floats are as exact as integers and cheaper to multiply. A sum of zero
+    // may be -0, which no result shows: it is added to a sum that is never -0 (it starts at +0 and cannot underflow).
     LS_UNROLL for (int i = g; i < R * G; i += G) {
       isum[i] = Fma(ToF32(first[i]), s0, Mul(ToF32(second[i]), s1));
     }
