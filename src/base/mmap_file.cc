@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace lockstep {
 
 Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
@@ -31,6 +33,20 @@ Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
   }
   close(fd);
   return std::unique_ptr<MmapFile>(new MmapFile(path, static_cast<const uint8_t*>(data), size_bytes));
+}
+
+bool MmapFile::Holds(std::span<const uint8_t> part) const {
+  return part.data() >= data_ && part.size() <= size_bytes_ &&
+         static_cast<size_t>(part.data() - data_) <= size_bytes_ - part.size();
+}
+
+void MmapFile::Drop(std::span<const uint8_t> part) const {
+  LS_CHECK(Holds(part));
+  const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t begin = static_cast<size_t>(part.data() - data_) / page_bytes * page_bytes;
+  const size_t end = static_cast<size_t>(part.data() - data_) + part.size();
+  // Nothing is lost: the mapping is read-only, so no page of it differs from the file. A refusal costs memory only.
+  if (end > begin) (void)madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 MmapFile::~MmapFile() {

@@ -128,6 +128,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   LS_ASSIGN_OR_RETURN(tokenizer::TokenizerSpec spec, TokenizerSpecOf(*s.source->gguf()));
   LS_ASSIGN_OR_RETURN(s.tokenizer, tokenizer::Tokenizer::Create(std::move(spec)));
   s.chat_template = ChatTemplateOf(*s.source->gguf());
+  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {  // megabytes that nobody reads again
+    if (const model::GgufValue* value = s.source->gguf()->FindValue(key)) s.source->Drop(value->payload);
+  }
 
   LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
   if (s.options.threads == 0) s.options.threads = std::max(1, machine.num_usable_cores() / s.options.tp);

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "kernels/pack_group.h"
 #include "kernels/ref/half.h"
 
 namespace lockstep::kernels {
@@ -83,7 +84,17 @@ PackedMatrix Pack(const PackRequest& q, uint8_t* destination, int group_begin, i
   const int64_t group_bytes = GroupBytes(q.dtype, q.k_count);
   for (int group = group_begin; group < group_end; ++group) {
     uint8_t* out = destination + group * group_bytes;
-    if (group * 16 + 16 > q.num_outputs) std::memset(out, 0, static_cast<size_t>(group_bytes));
+    if (group * 16 + 16 > q.num_outputs) {
+      std::memset(out, 0, static_cast<size_t>(group_bytes));
+    } else if (HasPackGroup(q.dtype)) {
+      const uint8_t* rows[16];
+      for (int lane = 0; lane < 16; ++lane) {
+        const int output = group * 16 + lane;
+        rows[lane] = q.source + (q.row_of ? q.row_of(output) : q.first_row + output) * row_bytes;
+      }
+      PackGroup(q, rows, out);
+      continue;
+    }
     for (int lane = 0; lane < 16 && group * 16 + lane < q.num_outputs; ++lane) {
       int output = group * 16 + lane;
       int64_t row = q.row_of ? q.row_of(output) : q.first_row + output;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/bits.h"
 #include "kernels/pack.h"
 
@@ -167,10 +170,38 @@ Result<std::unique_ptr<RankWeights>> RankWeights::Plan(const WeightSource& sourc
   return weights;
 }
 
-void RankWeights::PackShare(int thread, int num_threads) {
+namespace {
+
+// The file rows of some outputs, whole.
+std::span<const uint8_t> RowsOf(const kernels::PackRequest& q, int begin, int end) {
+  int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
+  for (int output = begin; output < end; ++output) {
+    const int64_t row = q.row_of ? q.row_of(output) : q.first_row + output;
+    first = std::min(first, row);
+    last = std::max(last, row);
+  }
+  const DTypeInfo info = GetDTypeInfo(q.dtype);
+  const int64_t row_bytes = q.source_cols / info.block_elems * info.block_bytes;
+  return {q.source + first * row_bytes, static_cast<size_t>((last + 1 - first) * row_bytes)};
+}
+
+// A thread's part of a matrix is packed in pieces of about this many bytes of the file: small beside any model, and large
+// enough that the system call which drops a piece (some microseconds) is nothing beside copying it (about 100).
+constexpr int64_t kPieceBytes = 1 << 20;
+
+}  // namespace
+
+void RankWeights::PackShare(const WeightSource& source, int thread, int num_threads) {
   for (const Job& job : jobs_) {
-    GroupRange range = ThreadGroups(CeilDiv(job.request.num_outputs, 16), thread, num_threads);
-    kernels::Pack(job.request, job.destination, range.begin, range.end);
+    const kernels::PackRequest& q = job.request;
+    const GroupRange range = ThreadGroups(CeilDiv(q.num_outputs, 16), thread, num_threads);
+    const auto group_bytes = static_cast<int64_t>(RowsOf(q, 0, 1).size()) * 16;
+    const int step = static_cast<int>(std::max<int64_t>(1, kPieceBytes / group_bytes));
+    for (int begin = range.begin; begin < range.end; begin += step) {
+      const int end = std::min(begin + step, range.end);
+      kernels::Pack(q, job.destination, begin, end);
+      source.Drop(RowsOf(q, begin * 16, std::min(end * 16, q.num_outputs)));
+    }
   }
 }
 

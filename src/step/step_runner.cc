@@ -116,7 +116,7 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   }
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
   if (!state.status.ok()) return state.status;
-  state.weights->PackShare(member.thread(), member.threads_per_rank());
+  state.weights->PackShare(*source, member.thread(), member.threads_per_rank());
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
 
   std::unique_ptr<MemberStep> step;

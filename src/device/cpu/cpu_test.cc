@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <fstream>
 
 #include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
@@ -78,6 +80,29 @@ TEST(Memory, IsAlignedZeroAndKeepsContents) {
     EXPECT_EQ(memory->data(), nullptr);
   }
   EXPECT_EQ(Memory::Allocate(0, "nothing")->data(), nullptr);
+}
+
+// Pages of this process's anonymous memory, from /proc/self/statm.
+int64_t ResidentPages() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident;
+}
+
+TEST(ZeroVector, IsZeroAndTakesMemoryWhereItIsUsed) {
+  constexpr size_t kElems = size_t{16} << 20;  // 64 MiB
+  const int64_t before = ResidentPages();
+  ZeroVector<float> x(kElems);
+  EXPECT_LT(ResidentPages() - before, 1024);  // 4 MiB; other parts of this process may move
+  EXPECT_EQ(x[kElems / 2], 0.0f);
+  x[kElems - 1] = 3;
+  ZeroVector<float> moved = std::move(x);
+  EXPECT_EQ(moved[kElems - 1], 3.0f);
+  std::fill(moved.begin(), moved.end(), 1.0f);
+  EXPECT_GT(ResidentPages() - before, 15000);  // 64 MiB are 16384 pages of 4 KiB: the measure can see them
+  EXPECT_TRUE(ZeroVector<int8_t>().empty());
+  EXPECT_THROW(ZeroVector<int8_t>(size_t{1} << 56), std::bad_alloc);
 }
 
 TEST(Memory, ARefusalNamesBytesAndPurpose) {

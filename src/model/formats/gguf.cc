@@ -79,6 +79,12 @@ bool IsInteger(GgufValueType t) {
 
 }  // namespace
 
+void GgufFile::Drop(std::span<const uint8_t> data) const {
+  for (const auto& mapping : mappings_) {
+    if (mapping->Holds(data)) mapping->Drop(data);
+  }
+}
+
 std::string GgufFile::Shown(std::string_view text) {
   std::string out;
   for (unsigned char c : text.substr(0, kShownBytes)) {
