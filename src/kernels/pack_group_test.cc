@@ -31,8 +31,8 @@ TEST(PackGroup, EveryByteStandsWhereTheLayoutSays) {
       const uint8_t* group = packed.data() + output / 16 * m.group_bytes;
       const int o = output % 16;
       for (int b = 0; b < blocks; ++b) {
-        const uint8_t* block = &file[static_cast<size_t>(request.row_of(output) * row_bytes)] +
-                               (kBegin / kBlock + b) * block_bytes;
+        const uint8_t* block =
+            &file[static_cast<size_t>(request.row_of(output) * row_bytes)] + (kBegin / kBlock + b) * block_bytes;
         for (int i = 0; i < (bytes ? 32 : 16); ++i) {
           const int expected = bytes ? block[start + i] ^ 0x80 : block[start + i];
           ASSERT_EQ(group[b * quant_bytes + i / 4 * 64 + o * 4 + i % 4], expected) << DTypeName(t) << " " << output;

@@ -49,7 +49,8 @@ class RankWeights {
   struct Job;
   class Planner;
   std::vector<Job> jobs_;
-  device::cpu::Memory memory_;
+  device::cpu::Memory memory_;  // matrices
+  device::cpu::ZeroVector<float> norms_;
   int64_t total_bytes_ = 0, matrix_bytes_ = 0;
 
  public:

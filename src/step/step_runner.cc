@@ -117,6 +117,12 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
   if (!state.status.ok()) return state.status;
   state.weights->PackShare(*source, member.thread(), member.threads_per_rank());
+  // One table for all threads of a process: of all ranks, or of this one. The vote of all ends its making.
+  const bool by_process = options.rank_mode == comm::RankMode::kProcess;
+  const int table_members = (by_process ? 1 : options.tp) * options.threads;
+  const int table_member = (by_process ? 0 : member.rank() * options.threads) + member.thread();
+  const model::GroupRange positions = model::ThreadGroups(options.context, table_member, table_members);
+  rope.Fill(positions.begin, positions.end);
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
 
   std::unique_ptr<MemberStep> step;
