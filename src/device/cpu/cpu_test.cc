@@ -7,6 +7,7 @@
 #include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
 #include "device/cpu/memory.h"
+#include "device/cpu/read_bandwidth.h"
 
 namespace lockstep::device::cpu {
 namespace {
@@ -80,6 +81,18 @@ TEST(Memory, IsAlignedZeroAndKeepsContents) {
     EXPECT_EQ(memory->data(), nullptr);
   }
   EXPECT_EQ(Memory::Allocate(0, "nothing")->data(), nullptr);
+}
+
+TEST(ReadBandwidth, IsAPlausibleFigureForEveryNumberOfThreadsAndSize) {
+  for (size_t bytes : {size_t{1}, size_t{100000}, size_t{5} << 20}) {
+    for (size_t threads : {1, 2, 3}) {
+      auto gbps = MeasureReadGbps({bytes, std::vector<int>(threads, -1), 4});
+      ASSERT_TRUE(gbps.ok()) << gbps.status().message();
+      EXPECT_GT(*gbps, 0.01);  // a slow emulator
+      EXPECT_LT(*gbps, 1e5);   // no cache of a few cores gives 100 TB/s: loads were left out
+    }
+  }
+  EXPECT_EQ(MeasureReadGbps({size_t{1} << 56, {-1}, 1}).status().code(), StatusCode::kOutOfMemory);
 }
 
 // Pages of this process's anonymous memory, from /proc/self/statm.
