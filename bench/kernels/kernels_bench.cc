@@ -7,21 +7,44 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "base/env.h"
+#include "device/cpu/features.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/pack.h"
 
 namespace lockstep::kernels {
 namespace {
 
-const CpuKernels& Best() {
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) return Avx512Kernels();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Avx2Kernels();
+// The machine's best set, or the one that LOCKSTEP_CPU_ISA names.
+const CpuKernels& Choose() {
+  using device::cpu::CpuIsa;
+  auto isa = device::cpu::ParseIsa(Env::Get().cpu_isa);
+  if (!isa.ok()) {
+    std::fprintf(stderr, "LOCKSTEP_CPU_ISA: %s\n", isa.status().message().c_str());
+    std::exit(2);
+  }
+  switch (*isa) {
+    case CpuIsa::kAmx:
+      return AmxKernels();
+    case CpuIsa::kAvx512:
+      return Avx512Kernels();
+    case CpuIsa::kAvx2:
+      return Avx2Kernels();
+    case CpuIsa::kGeneric:
+      break;
+  }
   return GenericKernels();
+}
+
+const CpuKernels& Best() {
+  static const CpuKernels& kernels = Choose();
+  return kernels;
 }
 
 struct Free {
@@ -106,7 +129,7 @@ void Attention(benchmark::State& state, DType kv) {
 }
 
 void MatmulArguments(benchmark::internal::Benchmark* b) {
-  for (int rows : {1, 2, 3, 4, 8, 16, 64}) b->Arg(rows);
+  for (int rows : {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64}) b->Arg(rows);
   b->Unit(benchmark::kMicrosecond);
   b->ComputeStatistics("min", [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); });
 }

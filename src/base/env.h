@@ -8,7 +8,7 @@
 namespace lockstep {
 
 struct Env {
-  std::string cpu_isa;       // LOCKSTEP_CPU_ISA: generic, avx2 or avx512; empty = the widest the machine has
+  std::string cpu_isa;       // LOCKSTEP_CPU_ISA: generic, avx2, avx512 or amx; empty = the widest the machine has
   std::string cache_dir;     // LOCKSTEP_CACHE, else XDG_CACHE_HOME/lockstep, else HOME/.cache/lockstep
   std::string test_model;    // LOCKSTEP_TEST_MODEL: the model of the tests on real weights
   std::string fault;         // LOCKSTEP_FAULT: a planted fault, e.g. "kill:rank=1,step=20" (docs/errors.md)

@@ -8,12 +8,16 @@
 #include <random>
 
 #include "base/canonical_tree.h"
+#include "device/cpu/features.h"
 #include "kernels/pack.h"
 #include "kernels/ref/elementary.h"
 #include "kernels/ref/half.h"
 #include "kernels/ref/kernels.h"
 
 namespace lockstep::kernels {
+
+const CpuKernels& AmxEmulatedKernels();  // cpu/isa_amx_emulated.cc
+
 namespace {
 
 std::vector<const CpuKernels*> Tables() {
@@ -23,6 +27,8 @@ std::vector<const CpuKernels*> Tables() {
   }
   if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) {
     tables.push_back(&Avx512Kernels());
+    tables.push_back(&AmxEmulatedKernels());
+    if (device::cpu::Supports(device::cpu::Features(), device::cpu::CpuIsa::kAmx)) tables.push_back(&AmxKernels());
   }
   return tables;
 }
@@ -113,7 +119,7 @@ float RefDot(DType t, const uint8_t* row, const LeafPlan& plan, const std::vecto
 TEST_P(Kernels, MatmulEqualsTheDefinitionForEveryTypeAndRowCount) {
   for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     for (int cols : {32, 288, 576}) {
-      const int outputs = 83, max_rows = 13;
+      const int outputs = 83, max_rows = 41;
       std::vector<uint8_t> tensor = RandomTensor(t, outputs, cols, rng);
       std::vector<uint8_t> storage(PackedBytes(t, outputs, cols) + 64);
       auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~63ull);

@@ -28,6 +28,8 @@ enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3 };
 
 const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   switch (isa) {
+    case device::cpu::CpuIsa::kAmx:
+      return kernels::AmxKernels();
     case device::cpu::CpuIsa::kAvx512:
       return kernels::Avx512Kernels();
     case device::cpu::CpuIsa::kAvx2:

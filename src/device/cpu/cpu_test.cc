@@ -31,6 +31,10 @@ TEST(Isa, TheSetsNeedAllTheirParts) {
   EXPECT_EQ(BestIsa(f), CpuIsa::kAvx2);  // no vnni
   f.avx512_vnni = true;
   EXPECT_EQ(BestIsa(f), CpuIsa::kAvx512);
+  f.amx_int8 = true;
+  EXPECT_EQ(BestIsa(f), CpuIsa::kAmx);
+  f.avx512_vnni = false;
+  EXPECT_EQ(BestIsa(f), CpuIsa::kAvx2);
 }
 
 TEST(Isa, ParsesAndNamesMistakes) {

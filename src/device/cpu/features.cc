@@ -6,6 +6,8 @@
 #include <cstring>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace lockstep::device::cpu {
@@ -32,6 +34,12 @@ uint64_t SavedState() {
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return uint64_t{high} << 32 | low;
+}
+
+// Tiles make a thread's saved state 8 KiB larger, so Linux (5.16) wants a process to ask once; older ones do not know it.
+bool RequestTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 std::string ModelName() {
@@ -72,7 +80,7 @@ CpuFeatures Detect() {
     f.avx512vl = Bit(seven.ebx, 31);
     f.avx512_vnni = Bit(seven.ecx, 11);
   }
-  if ((saved & kTiles) == kTiles) f.amx_int8 = Bit(seven.edx, 24) && Bit(seven.edx, 25);
+  if ((saved & kTiles) == kTiles) f.amx_int8 = Bit(seven.edx, 24) && Bit(seven.edx, 25) && RequestTiles();
   return f;
 }
 
@@ -119,24 +127,30 @@ const char* CpuIsaName(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAmx:
+      return "amx";
   }
   return "?";
 }
 
 bool Supports(const CpuFeatures& f, CpuIsa isa) {
   const bool avx2 = f.avx2 && f.fma && f.f16c;
+  const bool avx512 = avx2 && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq && f.avx512_vnni;
   switch (isa) {
     case CpuIsa::kGeneric:
       return true;
     case CpuIsa::kAvx2:
       return avx2;
     case CpuIsa::kAvx512:
-      return avx2 && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq && f.avx512_vnni;
+      return avx512;
+    case CpuIsa::kAmx:
+      return avx512 && f.amx_int8;
   }
   return false;
 }
 
 CpuIsa BestIsa(const CpuFeatures& features) {
+  if (Supports(features, CpuIsa::kAmx)) return CpuIsa::kAmx;
   if (Supports(features, CpuIsa::kAvx512)) return CpuIsa::kAvx512;
   if (Supports(features, CpuIsa::kAvx2)) return CpuIsa::kAvx2;
   return CpuIsa::kGeneric;
@@ -144,14 +158,14 @@ CpuIsa BestIsa(const CpuFeatures& features) {
 
 Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   if (text.empty()) return BestIsa(features);
-  for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
     return Unsupported(fmt::format("instruction set \"{}\": this machine has {}", text,
                                    features.ToString().empty() ? "generic only" : features.ToString()));
   }
-  return InvalidArgument(fmt::format("instruction set \"{}\": generic, avx2 or avx512; this machine's best is {}", text,
-                                     CpuIsaName(BestIsa(features))));
+  return InvalidArgument(fmt::format("instruction set \"{}\": generic, avx2, avx512 or amx; this machine's best is {}",
+                                     text, CpuIsaName(BestIsa(features))));
 }
 
 }  // namespace lockstep::device::cpu

@@ -4,7 +4,7 @@
 namespace lockstep::kernels::LS_ISA {
 
 inline constexpr int kMaxTileRows = 4;
-inline constexpr int kPairRows = 0;  // two groups at once would not fit the 16 registers
+inline constexpr int kTileGroups = 1;  // two would not fit the 16 registers
 
 // Adds four products a 32-bit lane. maddubs saturates its 16-bit pair sums: with w <= 128 the largest is 2 * 128 * 127
 // = 32512, so it never does; wider weights are split by the caller.

@@ -3,11 +3,10 @@
 
 namespace lockstep::kernels::LS_ISA {
 
-// Eight rows hold 8 float and 8 integer accumulators and the unpacked weights in the 32 registers.
-inline constexpr int kMaxTileRows = 8;
-// Up to this many rows, two groups are walked at once and share each broadcast of activations:
-// 4 rows x 2 groups hold as many accumulators as 8 rows x 1.
-inline constexpr int kPairRows = 4;
+// Six rows of two groups hold 12 float and 12 integer accumulators, the unpacked weights of two groups and a broadcast in
+// the 32 registers; the groups share each broadcast of activations.
+inline constexpr int kMaxTileRows = 6;
+inline constexpr int kTileGroups = 2;
 
 template <int kOffset>
 inline __m512i OffsetSum(const int32_t* x_sum) {

@@ -8,7 +8,7 @@
 namespace lockstep::kernels::LS_ISA {
 
 inline constexpr int kMaxTileRows = 4;
-inline constexpr int kPairRows = 0;  // two groups at once would not fit the registers
+inline constexpr int kTileGroups = 1;  // two would not fit the registers
 
 template <int kOffset>
 inline I32x16 OffsetSum(const int32_t* x_sum) {

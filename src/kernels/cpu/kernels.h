@@ -139,5 +139,6 @@ struct CpuKernels {
 const CpuKernels& GenericKernels();
 const CpuKernels& Avx2Kernels();    // needs AVX2, FMA, F16C
 const CpuKernels& Avx512Kernels();  // needs AVX-512 F BW VL DQ VNNI
+const CpuKernels& AmxKernels();     // needs the same, AMX-INT8 and the process's tile permission
 
 }  // namespace lockstep::kernels

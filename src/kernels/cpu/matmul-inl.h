@@ -55,11 +55,11 @@ struct QuantFormat<DType::kQ8_0> {
   static constexpr bool kHasMin = false;
 };
 
-// R rows x G neighbouring groups. kPrefetch: asks for the groups behind these while it reads these, one group's bytes
-// ahead: the hardware's prefetcher stops at 4 KiB, and a group's quants, scales and minima are three streams to it.
-// Behind the last group lie the bytes of some other matrix; a prefetch beyond mapped memory does nothing.
-template <DType kType, int R, int G, bool kPrefetch>
-inline void QuantTile(const MatmulArgs& a, int group, int row) {
+// R rows x G neighbouring groups. kPrefetch: asks for one kPrefetch-th of `ahead`, the groups behind these, while it reads
+// these (0: nothing). The hardware's prefetcher stops at 4 KiB, and a group's quants, scales and minima are three streams
+// to it.
+template <DType kType, int R, int G, int kPrefetch>
+inline void QuantTile(const MatmulArgs& a, int group, int row, const uint8_t* ahead) {
   using Format = QuantFormat<kType>;
   const PackedMatrix& w = *a.weight;
   const int num_blocks = w.k / kBlock;
@@ -67,7 +67,6 @@ inline void QuantTile(const MatmulArgs& a, int group, int row) {
   const uint8_t* quants = w.data + group * group_bytes;
   const uint8_t* scales = quants + num_blocks * Format::kQuantBytes;
   const uint8_t* mins = scales + num_blocks * 32;
-  const uint8_t* ahead = quants + G * group_bytes;
   const QuantRows& x = *a.quant;
   const int64_t ld_q = x.ld_q, ld_block = x.ld_block;
   const int8_t* xq = x.q + row * ld_q;
@@ -81,8 +80,8 @@ inline void QuantTile(const MatmulArgs& a, int group, int row) {
     F32x16 acc[R * G];
     LS_UNROLL for (int i = 0; i < R * G; ++i) acc[i] = Set(0.0f);
     for (const int64_t end = a.plan->k_end[leaf] / kBlock; b < end; ++b) {
-      if constexpr (kPrefetch) {
-        constexpr int kLines = (Format::kQuantBytes + (Format::kHasMin ? 64 : 32)) * G / 64;
+      if constexpr (kPrefetch > 0) {
+        constexpr int kLines = (Format::kQuantBytes + (Format::kHasMin ? 64 : 32)) * G / 64 / kPrefetch;
         LS_UNROLL for (int i = 0; i < kLines; ++i) Prefetch(ahead + (b * kLines + i) * 64);
       }
       I32x16 sum[R * G];
@@ -143,33 +142,50 @@ inline void FloatTile(const MatmulArgs& a, int group, int row) {
   }
 }
 
-// The rows from `row` on, at most R of them, against G groups; returns how many.
-template <DType kType, int R, int G, bool kPrefetch>
-inline int QuantRowsTile(const MatmulArgs& a, int group, int row) {
+// `count` rows from `row` on, 1 <= count <= R.
+template <DType kType, int R, int G, int kPrefetch>
+inline void QuantRowsTile(const MatmulArgs& a, int group, int row, int count, const uint8_t* ahead) {
   if constexpr (R > 1) {
-    if (a.rows - row < R) return QuantRowsTile<kType, R - 1, G, kPrefetch>(a, group, row);
+    if (count < R) return QuantRowsTile<kType, R - 1, G, kPrefetch>(a, group, row, count, ahead);
   }
-  QuantTile<kType, R, G, kPrefetch>(a, group, row);
-  return R;
+  QuantTile<kType, R, G, kPrefetch>(a, group, row, ahead);
 }
 
-template <DType kType, int R, int G>
-inline void QuantGroups(const MatmulArgs& a, int group) {
-  int row = QuantRowsTile<kType, R, G, true>(a, group, 0);
-  while (row < a.rows) row += QuantRowsTile<kType, R, G, false>(a, group, row);
+// The rows from `row` on against G groups, in as few tiles as hold them and all of about the same size: the last row of
+// a tile costs less than the first, which unpacks the weights. Two tiles share the prefetch, so that memory is asked
+// evenly. Behind the last group lie the bytes of some other matrix; a prefetch beyond mapped memory does nothing.
+template <DType kType, int G, bool kPrefetch>
+inline void QuantGroups(const MatmulArgs& a, int group, int row) {
+  constexpr int kAll = kPrefetch ? 1 : 0, kHalf = kPrefetch ? 2 : 0;
+  const int rows = a.rows - row, tiles = (rows + kMaxTileRows - 1) / kMaxTileRows;
+  const uint8_t* ahead = a.weight->data + (group + G) * a.weight->group_bytes;
+  if (tiles == 1) return QuantRowsTile<kType, kMaxTileRows, G, kAll>(a, group, row, rows, ahead);
+  for (int i = 0; i < tiles; ++i) {
+    const int left = tiles - i, count = (a.rows - row + left - 1) / left;
+    if (i < 2) {
+      QuantRowsTile<kType, kMaxTileRows, G, kHalf>(a, group, row, count, ahead + i * G * a.weight->group_bytes / 2);
+    } else {
+      QuantRowsTile<kType, kMaxTileRows, G, 0>(a, group, row, count, nullptr);
+    }
+    row += count;
+  }
 }
+
+#ifdef LS_TILES
+template <DType kType>
+inline bool TileMatmul(const MatmulArgs& a);  // matmul_tiles-inl.h
+#endif
 
 template <DType kType>
 inline void QuantMatmul(const MatmulArgs& a) {
+#ifdef LS_TILES
+  if (TileMatmul<kType>(a)) return;
+#endif
   int group = a.group_begin;
-  if constexpr (kPairRows > 0) {
-    if (a.rows <= kPairRows) {
-      for (; group + 2 <= a.group_end; group += 2) {
-        QuantRowsTile<kType, kPairRows, 2, true>(a, group, 0);
-      }
-    }
+  for (; group + kTileGroups <= a.group_end; group += kTileGroups) QuantGroups<kType, kTileGroups, true>(a, group, 0);
+  if constexpr (kTileGroups > 1) {
+    for (; group < a.group_end; ++group) QuantGroups<kType, 1, false>(a, group, 0);
   }
-  for (; group < a.group_end; ++group) QuantGroups<kType, kMaxTileRows, 1>(a, group);
 }
 
 // Several groups at once, since a lane's chain of fused multiply-adds is bound by latency.

@@ -172,7 +172,8 @@ inline F32x16 Fold(F32x16 a, F32x16 b) {
     return in_blocks(a, b);
   }
 }
-inline void Prefetch(const void* p) {
+// Always inlined: GCC 12 takes a function that only prefetches for one without effect and drops the calls of it.
+LS_INLINE void Prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
 }
 
