@@ -107,7 +107,8 @@ Result<double> MeasureReadGbps(const ReadBandwidthOptions& o) {
     for (size_t thread = 0; thread < num_threads; ++thread) threads.emplace_back(body, thread);
   } catch (const std::system_error& error) {
     shared.gone.store(1, std::memory_order_relaxed);
-    status = OutOfMemory(fmt::format("cannot start thread {} of {}: {}", threads.size() + 1, num_threads, error.what()));
+    status =
+        OutOfMemory(fmt::format("cannot start thread {} of {}: {}", threads.size() + 1, num_threads, error.what()));
   }
   for (std::thread& t : threads) t.join();
   LS_RETURN_IF_ERROR(status);
