@@ -59,8 +59,7 @@ Buffer<float> SomeFloats(size_t count) {
 
 Case Matmul(const CpuKernels& k, DType dtype, int rows) {
   const DTypeInfo info = GetDTypeInfo(dtype);
-  const Buffer<uint8_t> tensor =
-      SomeBytes(static_cast<size_t>(kOutputs) * kK / info.block_elems * info.block_bytes);
+  const Buffer<uint8_t> tensor = SomeBytes(static_cast<size_t>(kOutputs) * kK / info.block_elems * info.block_bytes);
   PackRequest request = {};
   request.dtype = dtype;
   request.source = tensor.get();
@@ -86,7 +85,8 @@ Case Matmul(const CpuKernels& k, DType dtype, int rows) {
   LeafPlan plan = {};
   plan.num_leaves = 1;
   plan.k_end[0] = kK;
-  return {fmt::format("matmul {} rows {}", info.name, rows), [=, &k] {
+  return {fmt::format("matmul {} rows {}", info.name, rows),
+          [=, &k] {
             MatmulArgs args = {};
             args.weight = &weight;
             args.group_end = weight.num_groups;
@@ -114,7 +114,8 @@ Case Attention(const CpuKernels& k, DType kv, int rows) {
     page_k.push_back(keys.get() + p * page_bytes);
     page_v.push_back(values.get() + p * page_bytes);
   }
-  const Buffer<float> q = SomeFloats(static_cast<size_t>(rows * kHeads * kDh)), out(static_cast<size_t>(rows * kHeads * kDh));
+  const Buffer<float> q = SomeFloats(static_cast<size_t>(rows * kHeads * kDh)),
+                      out(static_cast<size_t>(rows * kHeads * kDh));
   const Buffer<float> scratch(static_cast<size_t>(AttentionScratchElems(kDh)));
   std::vector<AttentionRow> items(static_cast<size_t>(rows));
   for (int r = 0; r < rows; ++r) {
@@ -124,7 +125,8 @@ Case Attention(const CpuKernels& k, DType kv, int rows) {
     item.num_keys = kContext - rows + 1 + r;
     item.num_linear_chunks = kPages;
   }
-  return {fmt::format("attention {} rows {}", GetDTypeInfo(kv).name, rows), [=, &k] {
+  return {fmt::format("attention {} rows {}", GetDTypeInfo(kv).name, rows),
+          [=, &k] {
             AttentionArgs args = {};
             args.rows = items.data();
             args.num_rows = rows;
@@ -151,15 +153,15 @@ Case QuantiseRow(const CpuKernels& k) {
   quant.scaled_sum = scaled_sum.get();
   quant.ld_q = kK;
   quant.ld_block = kK / kBlock;
-  return {"quantise_row", [=, &k] {
-            k.quantise_row(x.get(), kK, quant, 0);
-          },
+  return {"quantise_row",
+          [=, &k] { k.quantise_row(x.get(), kK, quant, 0); },
           {x.memory, q.memory, scale.memory, scaled_sum.memory, sum.memory}};
 }
 
 Case AddNorm(const CpuKernels& k) {
   const Buffer<float> x = SomeFloats(kK), a = SomeFloats(kK), b = SomeFloats(kK), weight = SomeFloats(kK), out(kK);
-  return {"add_norm 2 partials", [=, &k] {
+  return {"add_norm 2 partials",
+          [=, &k] {
             const float* partials[] = {a.get(), b.get()};
             const int merges_after[] = {0, 1};
             NormArgs args = {};
@@ -178,8 +180,7 @@ Case AddNorm(const CpuKernels& k) {
 
 Case SiluMul(const CpuKernels& k) {
   const Buffer<float> gate = SomeFloats(kK), up = SomeFloats(kK), y(kK);
-  return {"silu_mul", [=, &k] { k.silu_mul(gate.get(), up.get(), y.get(), kK); },
-          {gate.memory, up.memory, y.memory}};
+  return {"silu_mul", [=, &k] { k.silu_mul(gate.get(), up.get(), y.get(), kK); }, {gate.memory, up.memory, y.memory}};
 }
 
 Case Argmax(const CpuKernels& k) {
