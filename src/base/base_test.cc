@@ -82,6 +82,7 @@ TEST(MmapFile, DroppedPagesComeBackAsTheyWere) {
   for (auto [begin, count] : {std::pair<size_t, size_t>{5000, 9000}, {0, 0}, {0, text.size()}, {text.size(), 0}}) {
     EXPECT_TRUE((*file)->Holds(bytes.subspan(begin, count)));
     (*file)->Drop(bytes.subspan(begin, count));
+    (*file)->Fetch(bytes.subspan(begin, count));
     EXPECT_EQ(std::string(bytes.begin(), bytes.end()), text);
   }
   EXPECT_FALSE((*file)->Holds({bytes.data() + 1, bytes.size()}));

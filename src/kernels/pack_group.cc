@@ -29,7 +29,7 @@ void Transpose(const uint8_t* const* rows, int64_t offset, Words flip, uint8_t* 
 }
 
 template <int kBlockBytes, int kQuantStart, bool kHasMin>
-void PackBlocks(const PackRequest& q, const uint8_t* const* rows, uint8_t* group) {
+void PackBlocks(const PackRequest& q, const uint8_t* const* rows, const uint8_t* const* ahead, uint8_t* group) {
   constexpr bool kBytes = kBlockBytes - kQuantStart == 32;  // a quant a byte; else a nibble
   constexpr uint32_t kFlip = kBytes ? 0x80808080u : 0;      // signed to unsigned
   const int num_blocks = q.k_count / kBlock;
@@ -38,6 +38,7 @@ void PackBlocks(const PackRequest& q, const uint8_t* const* rows, uint8_t* group
   for (int b = 0; b < num_blocks; ++b) {
     const int64_t at = (q.k_begin / kBlock + b) * kBlockBytes;
     uint8_t* out = group + static_cast<int64_t>(b) * (kBytes ? 512 : 256);
+    for (int i = 0; i < 16; ++i) __builtin_prefetch(ahead[i] + at);
     const Words flip = {kFlip, kFlip, kFlip, kFlip};
     for (int i = 0; i < 16; i += 4) {
       Transpose(rows + i, at + kQuantStart, flip, out + i * 4);
@@ -56,11 +57,11 @@ bool HasPackGroup(DType dtype) {
   return dtype == DType::kQ4_0 || dtype == DType::kQ4_1 || dtype == DType::kQ8_0;
 }
 
-void PackGroup(const PackRequest& q, const uint8_t* const* rows, uint8_t* group) {
+void PackGroup(const PackRequest& q, const uint8_t* const* rows, const uint8_t* const* ahead, uint8_t* group) {
   LS_CHECK(HasPackGroup(q.dtype));
-  if (q.dtype == DType::kQ4_0) PackBlocks<18, 2, false>(q, rows, group);
-  if (q.dtype == DType::kQ4_1) PackBlocks<20, 4, true>(q, rows, group);
-  if (q.dtype == DType::kQ8_0) PackBlocks<34, 2, false>(q, rows, group);
+  if (q.dtype == DType::kQ4_0) PackBlocks<18, 2, false>(q, rows, ahead, group);
+  if (q.dtype == DType::kQ4_1) PackBlocks<20, 4, true>(q, rows, ahead, group);
+  if (q.dtype == DType::kQ8_0) PackBlocks<34, 2, false>(q, rows, ahead, group);
 }
 
 }  // namespace lockstep::kernels

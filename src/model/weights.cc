@@ -236,8 +236,10 @@ void RankWeights::PackShare(const WeightSource& source, int thread, int num_thre
     const int step = static_cast<int>(std::max<int64_t>(1, kPieceBytes / group_bytes));
     for (int begin = range.begin; begin < range.end; begin += step) {
       const int end = std::min(begin + step, range.end);
+      const std::span<const uint8_t> piece = RowsOf(q, begin * 16, std::min(end * 16, q.num_outputs));
+      source.Fetch(piece);
       kernels::Pack(q, job.destination, begin, end);
-      dropper.Add(RowsOf(q, begin * 16, std::min(end * 16, q.num_outputs)));
+      dropper.Add(piece);
     }
   }
 }

@@ -79,6 +79,12 @@ bool IsInteger(GgufValueType t) {
 
 }  // namespace
 
+void GgufFile::Fetch(std::span<const uint8_t> data) const {
+  for (const auto& mapping : mappings_) {
+    if (mapping->Holds(data)) mapping->Fetch(data);
+  }
+}
+
 void GgufFile::Drop(std::span<const uint8_t> data) const {
   for (const auto& mapping : mappings_) {
     if (mapping->Holds(data)) mapping->Drop(data);
