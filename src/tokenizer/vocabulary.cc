@@ -18,7 +18,7 @@ namespace {
 // the tables take at start-up.
 class IdOfText {
  public:
-  explicit IdOfText(const std::vector<std::string>& tokens)
+  explicit IdOfText(const std::vector<std::string_view>& tokens)
       : tokens_(&tokens), slots_(std::bit_ceil(2 * tokens.size() + 2)) {}
 
   // -1: no token has this text.
@@ -50,7 +50,7 @@ class IdOfText {
     }
   }
 
-  const std::vector<std::string>* tokens_;
+  const std::vector<std::string_view>* tokens_;
   std::vector<Slot> slots_;  // open addressing, a power of two, at most half full
 };
 
@@ -186,11 +186,11 @@ Result<Vocabulary> CheckSpec(const TokenizerSpec& spec) {
   v.from_bytes.resize(spec.tokens.size());
   v.byte_ids.fill(-1);
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    const std::string& token = spec.tokens[i];
+    const std::string_view token = spec.tokens[i];
     auto bytes = IsPlainText(v.types[i]) ? std::nullopt : DecodeByteLevel(token);
     v.from_bytes[i] = bytes.has_value() && !bytes->empty();
     // A normal token outside the alphabet cannot come from text; if a model says it all the same, show it as it is.
-    v.pieces[i] = bytes.has_value() ? *std::move(bytes) : token;
+    v.pieces[i] = bytes.has_value() ? *std::move(bytes) : std::string(token);
     if (v.from_bytes[i] && v.pieces[i].size() == 1) {
       v.byte_ids[static_cast<uint8_t>(v.pieces[i][0])] = static_cast<int32_t>(i);
     }
