@@ -59,47 +59,50 @@ Buffer<float> SomeFloats(size_t count) {
 
 Case Matmul(const CpuKernels& k, DType dtype, int rows) {
   const DTypeInfo info = GetDTypeInfo(dtype);
-  const Buffer<uint8_t> tensor = SomeBytes(static_cast<size_t>(kOutputs) * kK / info.block_elems * info.block_bytes);
+  const int cols = info.block_elems > kBlock ? 512 : kK;  // whole superblocks
+  const Buffer<uint8_t> tensor = SomeBytes(static_cast<size_t>(kOutputs) * cols / info.block_elems * info.block_bytes);
   PackRequest request = {};
   request.dtype = dtype;
   request.source = tensor.get();
-  request.source_cols = kK;
+  request.source_cols = cols;
   request.num_outputs = kOutputs;
-  request.k_count = kK;
+  request.k_count = cols;
   // One group more, since kernels prefetch what lies behind.
-  const Buffer<uint8_t> packed(static_cast<size_t>(PackedBytes(dtype, kOutputs + 16, kK)));
+  const Buffer<uint8_t> packed(static_cast<size_t>(PackedBytes(dtype, kOutputs + 16, cols)));
   const PackedMatrix weight = Pack(request, packed.get(), 0, kOutputs / 16);
-  const Buffer<float> x = SomeFloats(static_cast<size_t>(rows * kK)), out(static_cast<size_t>(rows * kOutputs));
-  const Buffer<int8_t> q(static_cast<size_t>(rows * kK));
-  const size_t blocks = static_cast<size_t>(rows * kK / kBlock);
+  const Buffer<float> x = SomeFloats(static_cast<size_t>(rows * cols)), out(static_cast<size_t>(rows * kOutputs));
+  const Buffer<int8_t> q(static_cast<size_t>(rows * cols));
+  const size_t blocks = static_cast<size_t>(rows * cols / kBlock);
   const Buffer<float> scale(blocks), scaled_sum(blocks);
-  const Buffer<int32_t> sum(blocks);
+  const Buffer<int32_t> sum(blocks), half_sum(blocks);
   QuantRows quant = {};
   quant.q = q.get();
   quant.scale = scale.get();
   quant.sum = sum.get();
   quant.scaled_sum = scaled_sum.get();
-  quant.ld_q = kK;
-  quant.ld_block = kK / kBlock;
-  for (int r = 0; r < rows; ++r) k.quantise_row(x.get() + r * kK, kK, quant, r);
+  quant.half_sum = half_sum.get();
+  quant.ld_q = cols;
+  quant.ld_block = cols / kBlock;
+  for (int r = 0; r < rows; ++r) k.quantise_row(x.get() + r * cols, cols, quant, r);
   LeafPlan plan = {};
   plan.num_leaves = 1;
-  plan.k_end[0] = kK;
-  return {fmt::format("matmul {} rows {}", info.name, rows),
-          [=, &k] {
-            MatmulArgs args = {};
-            args.weight = &weight;
-            args.group_end = weight.num_groups;
-            args.quant = &quant;
-            args.x = x.get();
-            args.ld_x = kK;
-            args.rows = rows;
-            args.plan = &plan;
-            args.out[0] = out.get();
-            args.ld_out = kOutputs;
-            k.matmul(args);
-          },
-          {packed.memory, x.memory, out.memory, q.memory, scale.memory, scaled_sum.memory, sum.memory}};
+  plan.k_end[0] = cols;
+  return {
+      fmt::format("matmul {} rows {}", info.name, rows),
+      [=, &k] {
+        MatmulArgs args = {};
+        args.weight = &weight;
+        args.group_end = weight.num_groups;
+        args.quant = &quant;
+        args.x = x.get();
+        args.ld_x = cols;
+        args.rows = rows;
+        args.plan = &plan;
+        args.out[0] = out.get();
+        args.ld_out = kOutputs;
+        k.matmul(args);
+      },
+      {packed.memory, x.memory, out.memory, q.memory, scale.memory, scaled_sum.memory, sum.memory, half_sum.memory}};
 }
 
 Case Attention(const CpuKernels& k, DType kv, int rows) {
@@ -145,17 +148,18 @@ Case Attention(const CpuKernels& k, DType kv, int rows) {
 Case QuantiseRow(const CpuKernels& k) {
   const Buffer<float> x = SomeFloats(kK), scale(kK / kBlock), scaled_sum(kK / kBlock);
   const Buffer<int8_t> q(kK);
-  const Buffer<int32_t> sum(kK / kBlock);
+  const Buffer<int32_t> sum(kK / kBlock), half_sum(kK / kBlock);
   QuantRows quant = {};
   quant.q = q.get();
   quant.scale = scale.get();
   quant.sum = sum.get();
   quant.scaled_sum = scaled_sum.get();
+  quant.half_sum = half_sum.get();
   quant.ld_q = kK;
   quant.ld_block = kK / kBlock;
   return {"quantise_row",
           [=, &k] { k.quantise_row(x.get(), kK, quant, 0); },
-          {x.memory, q.memory, scale.memory, scaled_sum.memory, sum.memory}};
+          {x.memory, q.memory, scale.memory, scaled_sum.memory, sum.memory, half_sum.memory}};
 }
 
 Case AddNorm(const CpuKernels& k) {
@@ -191,7 +195,8 @@ Case Argmax(const CpuKernels& k) {
 std::vector<Case> Cases(const CpuKernels& k) {
   std::vector<Case> cases;
   for (int rows : {1, 2, 3, 4, 8, 16}) cases.push_back(Matmul(k, DType::kQ4_1, rows));
-  for (DType dtype : {DType::kQ4_0, DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32}) {
+  for (DType dtype :
+       {DType::kQ4_0, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K, DType::kF16, DType::kBF16, DType::kF32}) {
     for (int rows : {1, 4}) cases.push_back(Matmul(k, dtype, rows));
   }
   for (int rows : {1, 4, 16}) cases.push_back(Attention(k, DType::kF16, rows));

@@ -17,10 +17,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_layers  # noqa: E402
+import planted_faults  # noqa: E402
 
 # Folder (the longest that fits wins) -> fields of the opening comment that may not be missing.
 FIELDS = {
@@ -183,11 +183,11 @@ def self_test():
     rows = "".join("| `%s` | what | %s |\n" % (m, "any" if a == "*" else a or "-")
                    for m, a in check_layers.ALLOWED.items())
     ok = {
-        "README.md": "# X\n\n    ./demo\n\n[tour](docs/TOUR.md) and LOCKSTEP_CACHE\n",
+        "README.md": "# X\n\n    ./demo\n\n[tour](docs/TOUR.md) and LOCKSTEP_FAULT\n",
         "CHANGELOG.md": "# Changes\n\n## Unreleased\n",
         "docs/TOUR.md": "| 1 | text | `src/base/a.h` | `ns::Symbol` |\n",
         "docs/ARCHITECTURE.md": "| module | what | may include |\n| --- | --- | --- |\n" + rows,
-        "src/base/env.cc": 'Read("LOCKSTEP_CACHE");\n',
+        "src/base/env.cc": 'Read("LOCKSTEP_FAULT");\n',
         "src/base/a.h": "// A header that holds one symbol.\n\nnamespace ns { int Symbol; }\n",
         "src/kernels/op.h": "// An operation on rows of floats.\n//\n// Shapes:  x [T, D]\n// Capture: pure\n// Source: own\n",
         "src/comm/c.h": "// Moves bytes between the ranks.\n//\n// Errors:  none\n// Threads: any\n",
@@ -202,7 +202,7 @@ def self_test():
         ("tour", {"docs/TOUR.md": "| 1 | text | `src/base/gone.h` | `Symbol` |\n"}),
         ("tour", {"docs/TOUR.md": "nothing\n"}),
         ("env", {"src/base/env.cc": 'Read("LOCKSTEP_NEW");\n'}),
-        ("readme", {"README.md": "\n" * 20 + "    ./demo\nLOCKSTEP_CACHE\n"}),
+        ("readme", {"README.md": "\n" * 20 + "    ./demo\nLOCKSTEP_FAULT\n"}),
         ("changelog", {"CHANGELOG.md": "# Changes\n"}),
         ("path", {"docs/x.md": "see " + "/".join(["", "home", "anna", "x"]) + "\n"}),
         ("path", {"src/base/b.cc": "// " + "/".join(["", "work", "tree"]) + "\n"}),
@@ -211,24 +211,7 @@ def self_test():
         ("table", {"docs/ARCHITECTURE.md": rows.replace("| `step`", "| `stride`")}),
     ]
 
-    def run(files):
-        with tempfile.TemporaryDirectory() as root:
-            for path, text in files.items():
-                full = os.path.join(root, path)
-                os.makedirs(os.path.dirname(full), exist_ok=True)
-                with open(full, "w", encoding="utf-8") as f:
-                    f.write(text)
-            return check(root)[0]
-
-    wrong = ["a sound tree was refused: " + p for p in run(ok)]
-    for kind, files in faults:
-        found = {p.split()[0] for p in run({**ok, **files})}
-        if found != {kind}:
-            wrong.append("a planted '%s' fault in %s raised %s" % (kind, next(iter(files)), sorted(found) or "nothing"))
-    for line in wrong:
-        print(line)
-    print("check_docs: self-test: %d faults planted, %s" % (len(faults), "all found" if not wrong else "FAILED"))
-    return 1 if wrong else 0
+    return planted_faults.expect_found("check_docs", lambda root: check(root)[0], ok, faults)
 
 
 def main():

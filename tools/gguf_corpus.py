@@ -155,7 +155,15 @@ def tensors():
     bad("C1_q4k_row_896", [w.info("token_embd.weight", [896, 2], 12, 0)],
         "tensor token_embd.weight: row of 896 elements is no multiple of Q4_K's block of 256", data=b"\0" * 1008)
     bad("tensor_q4_0_row_33", [w.info("t", [33], 2, 0)], "row of 33 elements is no multiple of Q4_0's block of 32")
-    for kind, (type_id, elems, size) in {"q4_k": (12, 256, 144), "q6_k": (14, 256, 210), "q5_0": (6, 32, 22), "i8": (24, 1, 1),
+    bad("tensor_q5_0_row_48", [w.info("t", [48], 6, 0)], "row of 48 elements is no multiple of Q5_0's block of 32")
+    bad("tensor_q5_1_short_by_1", [w.info("t", [32], 7, 0)], "tensor t: 24 bytes at offset 0 leave", data=b"\0" * 23)
+    for kind, type_id, size in ("Q4_K", 12, 144), ("Q5_K", 13, 176), ("Q6_K", 14, 210):
+        lower = kind.lower()
+        bad("tensor_%s_row_288" % lower, [w.info("t", [288], type_id, 0)],
+            "row of 288 elements is no multiple of %s's block of 256" % kind, data=b"\0" * 2 * size)
+        bad("tensor_%s_short_by_1" % lower, [w.info("t", [256, 3], type_id, 0)],
+            "tensor t: %d bytes at offset 0 leave" % (3 * size), data=b"\0" * (3 * size - 1))
+    for kind, (type_id, elems, size) in {"q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "iq4_nl": (20, 32, 18), "i8": (24, 1, 1),
                                          "f64": (28, 1, 8)}.items():
         bad("tensor_no_kernel_" + kind, [w.info("t", [elems], type_id, 0)], "tensor t: type %s has no kernel" % kind.upper(),
             UNSUPPORTED, data=b"\0" * size)
@@ -221,8 +229,10 @@ def configs():
     cfg("model_rope_freqs_ok", "", "ok", "", rope_freqs=True)
     for kind in ("F32", "BF16"):
         cfg("model_%s_ok" % kind.lower(), "", "ok", "", dtype=kind)
-    for kind in ("Q4_0", "Q4_1", "Q8_0"):
+    for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"):
         cfg("model_%s_ok" % kind.lower(), "", "ok", "", dtype=kind, hidden=32, ffn=32, head_dim=16)
+    for kind in ("Q4_K_M", "Q5_K_M"):
+        cfg("model_%s_ok" % kind.lower(), "", "ok", "", dtype=kind, hidden=256, ffn=32, head_dim=16)
     cfg("model_wide_heads_ok", "", "ok", "", head_dim=6)
     cfg("model_kv_default_ok", "", "ok", "", kv_heads=2, drop=("llama.attention.head_count_kv",))
     cfg("model_head_array_ok", "", "ok", "", changes={"llama.attention.head_count_kv": (w.ARRAY, (w.I32, [1]))})

@@ -4,6 +4,7 @@ the same bytes on every machine.
 
   tools/make_tiny_model.py tiny.gguf --heads 4 --kv-heads 2 --dtype Q4_1
   tools/make_tiny_model.py tiny.gguf --split 3        # tiny-00001-of-00003.gguf ...
+  tools/make_tiny_model.py tiny.gguf --hidden 256 --ffn 512 --heads 8 --head-dim 32 --dtype Q4_K_M
 
 From Python: build(Tiny(...)) returns (keys, tensors) for gguf_writer.write and gguf_writer.split.
 """
@@ -28,6 +29,12 @@ CHAT_TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role
                  "{% endif %}")
 
 
+# Mixes as published files have them: (most tensors, those that decide most about the error). A row that holds no whole
+# superblock takes the type behind it.
+MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q5_K_M": ("Q5_K", "Q6_K")}
+FALLBACK = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+
+
 @dataclasses.dataclass
 class Tiny:
     seed: int = 0
@@ -39,7 +46,7 @@ class Tiny:
     head_dim: int = 16  # Dh
     vocab: int = 320  # V
     context: int = 256
-    dtype: str = "F32"
+    dtype: str = "F32"  # of the matrices, or a mix
     embd_dtype: str = ""  # of token_embd and output; empty: dtype
     tied: bool = True
     tokenizer: bool = True  # False: no vocabulary, only its size
@@ -93,11 +100,14 @@ def build(t):
         return mean + scale * 1.7320508075688772 * (rng.random() + rng.random() + rng.random() + rng.random() - 2)
 
     q, kv_width = t.heads * t.head_dim, t.kv_heads * t.head_dim
-    head_kind = t.embd_dtype or t.dtype
+    kind_of_most, kind_of_some = MIXES.get(t.dtype, (t.dtype, t.dtype))
+    head_kind = t.embd_dtype or kind_of_some
     tensors = []
 
     def matrix(name, rows, cols, kind=None, scale=None):
-        kind = kind or t.dtype
+        kind = kind or kind_of_most
+        if t.dtype in MIXES and cols % 256:
+            kind = FALLBACK.get(kind, kind)
         if cols % w.TYPES[kind][1]:
             raise ValueError("%s: row of %d is no multiple of %s's block" % (name, cols, kind))
         values = [normal(scale or cols**-0.5) for _ in range(rows * cols)]
@@ -115,12 +125,12 @@ def build(t):
         norm(blk + "attn_norm.weight")
         matrix(blk + "attn_q.weight", q, t.hidden)
         matrix(blk + "attn_k.weight", kv_width, t.hidden)
-        matrix(blk + "attn_v.weight", kv_width, t.hidden)
+        matrix(blk + "attn_v.weight", kv_width, t.hidden, kind_of_some)
         matrix(blk + "attn_output.weight", t.hidden, q)
         norm(blk + "ffn_norm.weight")
         matrix(blk + "ffn_gate.weight", t.ffn, t.hidden)
         matrix(blk + "ffn_up.weight", t.ffn, t.hidden)
-        matrix(blk + "ffn_down.weight", t.hidden, t.ffn)
+        matrix(blk + "ffn_down.weight", t.hidden, t.ffn, kind_of_some)
     norm("output_norm.weight")
     if not t.tied:
         matrix("output.weight", t.vocab, t.hidden, head_kind, 1.0)
@@ -155,7 +165,8 @@ def main():
         if field.type in (bool, "bool"):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=field.default)
         elif "dtype" in field.name:
-            parser.add_argument(flag, choices=sorted(w.TYPES) + [""], default=field.default)
+            more = sorted(MIXES) if field.name == "dtype" else [""]
+            parser.add_argument(flag, choices=sorted(w.TYPES) + more, default=field.default)
         else:
             parser.add_argument(flag, type=type(field.default), default=field.default)
     parser.add_argument("--split", type=int, default=1, help="write this many parts")

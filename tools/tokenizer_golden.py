@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Writes tests/golden/tokenizer_<pre>.json: texts with the ids that Hugging Face's tokenizers give.
 
-    tokenizer_golden.py SmolLM2.gguf ggml-vocab-gpt-2.gguf ggml-vocab-llama-bpe.gguf ggml-vocab-qwen2.gguf
+    tokenizer_golden.py SmolLM2.gguf ggml-vocab-gpt-2.gguf ggml-vocab-qwen2.gguf llama-bpe
 
-(The last three are the vocabulary-only files that llama.cpp ships in models/.) A file also holds the part of the
+(The second and third are vocabulary-only files that llama.cpp ships in models/. Llama 3's own vocabulary is not under a
+permissive licence, so `llama-bpe` is no file: it is trained here, on tests/data/real_text.txt and the texts below.) A
+golden file also holds the part of the
 vocabulary that these texts need, under the original ids: the bytes, the special tokens that occur, and every token that
 is a substring of a text. A merge whose result is no substring of a text can never apply, so nothing else is missing; the
 script checks that the part gives the same ids as the whole.
@@ -16,7 +18,7 @@ import sys
 
 import hf_oracle
 import tokenizer_strings as strings
-from tokenizers import decoders, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # From public bug reports: runs of newlines and spaces, digits, symbols, case folding, control tokens typed by a user.
@@ -32,6 +34,37 @@ def texts():
     pools = [strings.CONTRACTIONS, strings.SPACES, strings.NUMBERS, strings.EMOJI, strings.MARKS, strings.SPECIALS, strings.CODE]
     rng = random.Random(5)
     return CASES + [t for pool in pools for t in pool] + [strings.random_text(rng) for _ in range(120)]
+
+
+# Words that are tokens although no merges lead to them: where Llama 3's rule (ignore_merges) and plain BPE differ.
+WHOLE_WORDS = ["brutalist", " months", "assistant", "1234", "hello", " world", " WE", "'VE", " there", "\n\n\n\n", "é", " Việt"]
+LLAMA_SPECIALS = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+
+
+def train_llama_bpe():
+    """A vocabulary with Llama 3's pre-tokenizer and rules; the ids are ours."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = hf_oracle.pre_tokenizer("llama-bpe")
+    trainer = trainers.BpeTrainer(vocab_size=1400, min_frequency=2, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    with open(os.path.join(HERE, "..", "tests", "data", "real_text.txt"), encoding="utf-8") as file:
+        prose = file.read()
+    tokenizer.train_from_iterator([prose] + texts() * 3, trainer)
+    trained = json.loads(tokenizer.to_str())["model"]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in trained["merges"]]
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    whole = ["".join(p for p, _ in letters.pre_tokenize_str(w)) for w in WHOLE_WORDS]
+    # A merge towards such a word goes, or plain BPE would find it too.
+    merges = [m for m in merges if m.replace(" ", "") not in whole]
+    tokens = sorted(trained["vocab"], key=trained["vocab"].get)
+    tokens += [w for w in whole if w not in trained["vocab"]]
+    first_special = len(tokens)
+    tokens += LLAMA_SPECIALS
+    return {
+        "model": "gpt2", "pre": "llama-bpe", "tokens": tokens, "merges": merges,
+        "token_types": [1] * first_special + [hf_oracle.CONTROL] * len(LLAMA_SPECIALS),
+        "bos_id": first_special, "eos_id": first_special + 1, "unk_id": -1, "add_bos": False, "add_eos": False,
+    }
 
 
 def part_of(spec, chosen):
@@ -64,7 +97,7 @@ def whole_of(part):
 
 def main():
     for path in sys.argv[1:]:
-        spec = hf_oracle.load_spec(path)
+        spec = train_llama_bpe() if path == "llama-bpe" else hf_oracle.load_spec(path)
         chosen = list(dict.fromkeys(texts()))
         part = part_of(spec, chosen)
         cases = []
@@ -88,4 +121,5 @@ def main():
         print(spec["pre"], len(cases), "cases", len(part["merges"]), "merges", os.path.getsize(out), "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

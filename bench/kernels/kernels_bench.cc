@@ -61,33 +61,34 @@ Aligned<T> Allocate(size_t count) {
   return Aligned<T>(p);
 }
 
-// Matrices of a model: K 576, as many matrices as reach `total_bytes`, walked one after the other as a step does.
+// Matrices of a model: K 576, or 768 in superblocks; as many matrices as reach `total_bytes`, walked one after the other as a step does.
 void Matmul(benchmark::State& state, DType dtype, int64_t total_bytes) {
   const int rows = static_cast<int>(state.range(0));
-  constexpr int kK = 576, kOutputs = 1536;
-  const int64_t bytes = PackedBytes(dtype, kOutputs, kK);
-  const int64_t count = std::max<int64_t>(1, total_bytes / bytes);
   const DTypeInfo info = GetDTypeInfo(dtype);
+  const int k = info.block_elems > 32 ? 768 : 576;
+  constexpr int kOutputs = 1536;
+  const int64_t bytes = PackedBytes(dtype, kOutputs, k);
+  const int64_t count = std::max<int64_t>(1, total_bytes / bytes);
   std::mt19937 rng(1);
-  std::vector<uint8_t> tensor(static_cast<size_t>(kOutputs) * kK / info.block_elems * info.block_bytes);
+  std::vector<uint8_t> tensor(static_cast<size_t>(kOutputs) * k / info.block_elems * info.block_bytes);
   for (uint8_t& b : tensor) b = static_cast<uint8_t>(rng() & 0x3f);  // small floats, no infinities
   Aligned<uint8_t> packed = Allocate<uint8_t>(static_cast<size_t>(bytes * count));
   std::vector<PackedMatrix> weights;
   for (int64_t i = 0; i < count; ++i) {
-    PackRequest request{dtype, tensor.data(), kK, kOutputs, nullptr, 0, 0, kK};
+    PackRequest request{dtype, tensor.data(), k, kOutputs, nullptr, 0, 0, k};
     weights.push_back(Pack(request, packed.get() + i * bytes, 0, kOutputs / 16));
   }
-  std::vector<float> x(static_cast<size_t>(rows * kK)), out(static_cast<size_t>(rows * kOutputs));
+  std::vector<float> x(static_cast<size_t>(rows * k)), out(static_cast<size_t>(rows * kOutputs));
   for (float& v : x) v = static_cast<float>(rng() % 2001) / 1000.0f - 1.0f;
   std::vector<int8_t> q(x.size());
   std::vector<float> scale(x.size() / 32), scaled_sum(scale);
-  std::vector<int32_t> sum(scale.size());
-  QuantRows quant = {q.data(), scale.data(), sum.data(), scaled_sum.data(), kK, kK / 32};
-  for (int r = 0; r < rows; ++r) Best().quantise_row(&x[static_cast<size_t>(r * kK)], kK, quant, r);
-  LeafPlan plan = {1, {kK}, {0}, {0}};
+  std::vector<int32_t> sum(scale.size()), half_sum(sum);
+  QuantRows quant = {q.data(), scale.data(), sum.data(), scaled_sum.data(), half_sum.data(), k, k / 32};
+  for (int r = 0; r < rows; ++r) Best().quantise_row(&x[static_cast<size_t>(r * k)], k, quant, r);
+  LeafPlan plan = {1, {k}, {0}, {0}};
   for (auto _ : state) {
     for (const PackedMatrix& w : weights) {
-      Best().matmul({&w, 0, w.num_groups, &quant, x.data(), kK, rows, &plan, {out.data(), nullptr, nullptr}, kOutputs});
+      Best().matmul({&w, 0, w.num_groups, &quant, x.data(), k, rows, &plan, {out.data(), nullptr, nullptr}, kOutputs});
     }
     benchmark::ClobberMemory();
   }
@@ -148,6 +149,16 @@ BENCHMARK_CAPTURE(Matmul, q4_1_memory, DType::kQ4_1, 64 << 20)->Apply(MatmulArgu
 BENCHMARK_CAPTURE(Matmul, q8_0_cached, DType::kQ8_0, 1)->Apply(MatmulArguments);
 BENCHMARK_CAPTURE(Matmul, q8_0_memory, DType::kQ8_0, 64 << 20)->Apply(MatmulArguments);
 BENCHMARK_CAPTURE(Matmul, q4_0_cached, DType::kQ4_0, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_0_cached, DType::kQ5_0, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_0_memory, DType::kQ5_0, 64 << 20)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_1_cached, DType::kQ5_1, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_1_memory, DType::kQ5_1, 64 << 20)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q4_k_cached, DType::kQ4_K, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q4_k_memory, DType::kQ4_K, 64 << 20)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_k_cached, DType::kQ5_K, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q5_k_memory, DType::kQ5_K, 64 << 20)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q6_k_cached, DType::kQ6_K, 1)->Apply(MatmulArguments);
+BENCHMARK_CAPTURE(Matmul, q6_k_memory, DType::kQ6_K, 64 << 20)->Apply(MatmulArguments);
 BENCHMARK_CAPTURE(Matmul, f16_cached, DType::kF16, 1)->Apply(MatmulArguments);
 BENCHMARK_CAPTURE(Attention, f16, DType::kF16)->Apply(AttentionArguments);
 BENCHMARK_CAPTURE(Attention, f32, DType::kF32)->Apply(AttentionArguments);

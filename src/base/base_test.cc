@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cstdio>
 #include <fstream>
 #include <span>
 #include <string>
@@ -68,7 +70,11 @@ TEST(MmapFile, ReadsAFileAndNamesAMissingOne) {
   auto missing = MmapFile::Open(path + ".absent");
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
   EXPECT_NE(missing.status().message().find(path + ".absent"), std::string::npos);
-  EXPECT_EQ(MmapFile::Open(testing::TempDir()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(MmapFile::Open(testing::TempDir()).status().code(), StatusCode::kCorruptFile);
+  const std::string pipe = path + ".pipe";  // that nobody writes to
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(MmapFile::Open(pipe).status().code(), StatusCode::kCorruptFile);
+  std::remove(pipe.c_str());
 }
 
 TEST(MmapFile, DroppedPagesComeBackAsTheyWere) {

@@ -10,13 +10,6 @@ std::string Read(const char* name) {
   return value ? value : "";
 }
 
-std::string CacheDir() {
-  if (std::string dir = Read("LOCKSTEP_CACHE"); !dir.empty()) return dir;
-  if (std::string dir = Read("XDG_CACHE_HOME"); !dir.empty()) return dir + "/lockstep";
-  if (std::string dir = Read("HOME"); !dir.empty()) return dir + "/.cache/lockstep";
-  return "";
-}
-
 double ReadSeconds(const char* name, double fallback) {
   std::string text = Read(name);
   if (text.empty()) return fallback;
@@ -30,7 +23,6 @@ double ReadSeconds(const char* name, double fallback) {
 const Env& Env::Get() {
   static const Env env = {
       .cpu_isa = Read("LOCKSTEP_CPU_ISA"),
-      .cache_dir = CacheDir(),
       .test_model = Read("LOCKSTEP_TEST_MODEL"),
       .fault = Read("LOCKSTEP_FAULT"),
       .rank_timeout_secs = ReadSeconds("LOCKSTEP_RANK_TIMEOUT", 30.0),

@@ -14,12 +14,13 @@
 namespace lockstep {
 
 Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Not blocking: the open of a pipe that nobody writes to would wait for ever, before anyone can see that it is a pipe.
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return NotFound(fmt::format("{}: {}", path, std::strerror(errno)));
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd);
-    return InvalidArgument(fmt::format("{}: not a regular file", path));
+    return CorruptFile(fmt::format("{}: not a regular file", path));
   }
   auto size_bytes = static_cast<size_t>(info.st_size);
   const void* data = nullptr;

@@ -1,8 +1,8 @@
 // A file mapped read-only into memory.
 //
 // Units:   size in bytes
-// Errors:  kNotFound         the path cannot be opened (the text holds the system's reason)
-//          kInvalidArgument  a directory or another non-file
+// Errors:  kNotFound      the path cannot be opened (the text holds the system's reason)
+//          kCorruptFile   a directory, a pipe or a device
 // Threads: the mapping may be read by any thread; it stays valid until destruction. A file that another program
 //          shortens meanwhile raises SIGBUS on access, as for every user of mmap.
 #pragma once

@@ -12,6 +12,8 @@
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
 #include "cli/text_table.h"
+#include "model/config.h"
+#include "model/formats/weight_source.h"
 #include "step/step_runner.h"
 
 namespace lockstep::cli {
@@ -39,6 +41,7 @@ struct Mode {
   bool identical = true;
   std::map<std::string, std::string> digests;  // by prompt: a hash of the ids
 
+  void Add(const Mode& of_one_prompt);
   double Speedup() const { return decode_secs > 0 ? plain_decode_secs / decode_secs : 1.0; }
 };
 
@@ -61,6 +64,15 @@ void Add(const engine::DecodeStats& from, engine::DecodeStats* to) {
     to->by_width[w].accepted += from.by_width[w].accepted;
     to->by_width[w].rejected += from.by_width[w].rejected;
   }
+}
+
+void Mode::Add(const Mode& of_one_prompt) {
+  decode_secs += of_one_prompt.decode_secs;
+  plain_decode_secs += of_one_prompt.plain_decode_secs;
+  tokens += of_one_prompt.tokens;
+  cli::Add(of_one_prompt.sum, &sum);
+  identical = identical && of_one_prompt.identical;
+  digests.insert(of_one_prompt.digests.begin(), of_one_prompt.digests.end());
 }
 
 double Ratio(double a, double b) {
@@ -129,17 +141,17 @@ Result<std::vector<Mode>> ParseModes(const std::string& list) {
   return modes;
 }
 
-Status RunOne(engine::Engine& engine, engine::Request request, Mode* mode, const std::vector<int32_t>& plain_ids,
-              double plain_secs, const std::string& id) {
+// One drafter on one prompt.
+Status RunOne(engine::Engine& engine, engine::Request request, const std::vector<int32_t>& plain_ids,
+              const std::string& id, Mode* mode) {
   request.drafter = mode->drafter;
   request.truth = plain_ids;
   LS_ASSIGN_OR_RETURN(engine::Response r, engine.Generate(request));
-  mode->decode_secs += r.stats.decode_secs;
-  mode->plain_decode_secs += plain_secs;
-  mode->tokens += r.stats.decoded_tokens;
-  Add(r.stats, &mode->sum);
+  mode->decode_secs = r.stats.decode_secs;
+  mode->tokens = r.stats.decoded_tokens;
+  mode->sum = r.stats;
   mode->digests[id] = DigestOf(r.token_ids);
-  mode->identical = mode->identical && r.token_ids == plain_ids;
+  mode->identical = r.token_ids == plain_ids;
   return OkStatus();
 }
 
@@ -157,12 +169,14 @@ Status BenchSpec(const BenchFlags& flags) {
     LS_ASSIGN_OR_RETURN(prompts, ReadPromptFile(flags.prompts));
   }
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
+  LS_RETURN_IF_ERROR(SamplingFlags::CheckVocab(base.sampling, static_cast<int>(engine->source().config().vocab)));
   LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, PromptMode::kAuto));
   LS_ASSIGN_OR_RETURN(PromptMaker raw, PromptMaker::Create(*engine, PromptMode::kRaw));
   InterruptGuard guard([e = engine.get()] { e->Interrupt(); });
 
   Progress progress;
-  for (size_t p = 0; p < prompts.size() && !InterruptGuard::interrupted(); ++p) {
+  size_t num_finished = 0;
+  for (size_t p = 0; p < prompts.size(); ++p) {
     engine::Request request = base;
     auto ids = prompts[p].turns.empty() ? raw.FromText(prompts[p].text) : maker.FromTurns(prompts[p].turns);
     if (!ids.ok()) return ids.status().WithContext("prompt " + prompts[p].id);
@@ -170,21 +184,26 @@ Status BenchSpec(const BenchFlags& flags) {
     // The text that the others must equal; its time counts for no row, since it also warms the caches.
     auto plain = engine->Generate(request);
     if (!plain.ok()) return plain.status().WithContext("prompt " + prompts[p].id);
+    if (InterruptGuard::interrupted()) break;
     // One plain run more, so that `none` is itself a run held against another, with its own time.
-    double plain_secs = 0;
-    for (Mode& mode : modes) {
-      if (InterruptGuard::interrupted()) break;
+    std::vector<Mode> here;
+    for (const Mode& mode : modes) {
       progress.Show(fmt::format("prompt {}/{} ({}), {}", p + 1, prompts.size(), prompts[p].id, mode.name));
-      const double before = mode.decode_secs;
-      LS_RETURN_IF_ERROR(RunOne(*engine, request, &mode, plain->token_ids, plain_secs, prompts[p].id));
-      if (mode.drafter == engine::Drafter::kNone) {
-        plain_secs = mode.decode_secs - before;
-        mode.plain_decode_secs += plain_secs;
-      }
+      here.emplace_back(mode.name, mode.drafter);
+      LS_RETURN_IF_ERROR(RunOne(*engine, request, plain->token_ids, prompts[p].id, &here.back()));
+      here.back().plain_decode_secs = here[0].decode_secs;
+      if (InterruptGuard::interrupted()) break;
     }
+    if (InterruptGuard::interrupted()) break;  // its texts may have been cut short
+    for (size_t m = 0; m < modes.size(); ++m) modes[m].Add(here[m]);
+    ++num_finished;
   }
   progress.Clear();
-  if (InterruptGuard::interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
+  const Status interrupted = InterruptGuard::interrupted() ? Status(StatusCode::kInterrupted, "interrupted") : Status();
+  if (!interrupted.ok()) {
+    if (num_finished == 0) return interrupted;
+    Log(LogLevel::kInfo, fmt::format("{} of {} prompts were finished", num_finished, prompts.size()));
+  }
 
   const double plain_ms = Ratio(modes[0].sum.plain_secs * 1e3, static_cast<double>(modes[0].sum.plain_steps));
   if (!flags.engine.json_only()) {
@@ -200,8 +219,9 @@ Status BenchSpec(const BenchFlags& flags) {
                                  {"backend", "cpu"},
                                  {"isa", engine->runner().isa_name()},
                                  {"rows", nlohmann::ordered_json::array()}};
-  for (const Mode& m : modes) json["rows"].push_back(RowJson(m, plain_ms, prompts.size()));
+  for (const Mode& m : modes) json["rows"].push_back(RowJson(m, plain_ms, num_finished));
   LS_RETURN_IF_ERROR(WriteJson(flags.engine.json, json.dump()));
+  LS_RETURN_IF_ERROR(interrupted);
   for (const Mode& m : modes) {
     if (!m.identical) {
       return Status(StatusCode::kMismatch,

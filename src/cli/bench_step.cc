@@ -186,11 +186,12 @@ Status BenchStep(StepFlags flags) {
   const int widest = *std::max_element(widths.begin(), widths.end());
   flags.engine.prefill_chunk = std::max(flags.engine.prefill_chunk, widest);
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
-  if (flags.context + widest > engine->options().context) {
+  const int64_t needed = int64_t{flags.context} + widest;
+  if (needed > engine->options().context) {
     return InvalidArgument(fmt::format("--context {} and a width of {} need --ctx-size {} or more, it is {}",
-                                       flags.context, widest, flags.context + widest, engine->options().context));
+                                       flags.context, widest, needed, engine->options().context));
   }
-  InterruptGuard guard([] {});
+  InterruptGuard guard([e = engine.get()] { e->Interrupt(); });
   std::vector<int32_t> tokens = SomeTokens(flags.context + widest, engine->source().config().vocab);
   LS_RETURN_IF_ERROR(engine->Prefill(std::span(tokens).first(static_cast<size_t>(flags.context))));
   std::span<const int32_t> behind = std::span(tokens).subspan(static_cast<size_t>(flags.context));

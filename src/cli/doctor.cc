@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/env.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
+#include "comm/fault.h"
 #include "topology/report.h"
 
 namespace lockstep::cli {
@@ -16,6 +18,11 @@ void AddDoctor(CLI::App& app, Action* action) {
     *action = [json]() -> Status {
       LS_RETURN_IF_ERROR(CheckJsonTarget(*json));
       LS_ASSIGN_OR_RETURN(topology::MachineReport report, topology::MakeReport());
+      // What would refuse every other command.
+      if (auto fault = comm::ParseFault(Env::Get().fault); !fault.ok()) {
+        report.missing.push_back(fault.status().message());
+      }
+      if (!(Env::Get().rank_timeout_secs > 0)) report.missing.push_back(kBadRankTimeout);
       LS_RETURN_IF_ERROR(WriteJson(*json, report.ToJson()));
       if (*json != "-") fmt::print("{}", report.ToText());
       return OkStatus();

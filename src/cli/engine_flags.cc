@@ -1,6 +1,7 @@
 #include "cli/engine_flags.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,9 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <limits>
+#include <string_view>
+#include <utility>
 
 #include "base/env.h"
 #include "topology/placement.h"
@@ -21,7 +25,7 @@ void EngineFlags::AddTo(CLI::App& command) {
   command.add_option("-t,--threads,--nthreads", threads, "Threads a rank (default: usable cores / tp)");
   command.add_option("-c,--ctx-size,--context-length,--max-model-len,--max-seq-len,--max_seq_len", context,
                      "Tokens of prompt and text together (default: the model's, at most 4096)");
-  command.add_option("--chunked-prefill-size,--max-num-batched-tokens", prefill_chunk, "Prompt tokens a step")
+  command.add_option("--chunked-prefill-size,--max-num-batched-tokens", prefill_chunk, "Prompt tokens a step, at most")
       ->capture_default_str();
   command.add_option("--kv-cache-dtype", kv_type, "f16 or f32")->capture_default_str();
   command.add_option("--rank-mode", rank_mode, "thread or process")->capture_default_str();
@@ -38,7 +42,7 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   options.context = context;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {
-    return InvalidArgument("LOCKSTEP_RANK_TIMEOUT: must be a number of seconds above 0 and below 1e6");
+    return InvalidArgument(kBadRankTimeout);
   }
   if (kv_type == "f32") {
     options.kv_dtype = DType::kF32;
@@ -67,15 +71,40 @@ void SamplingFlags::AddTo(CLI::App& command) {
   command.add_option("--repeat-penalty,--repetition-penalty", params.repetition_penalty)->capture_default_str();
   command.add_option("--presence-penalty", params.presence_penalty)->capture_default_str();
   command.add_option("--frequency-penalty", params.frequency_penalty)->capture_default_str();
-  command.add_option("-s,--seed", params.seed, "Of the noise; the same seed gives the same text")
-      ->capture_default_str();
+  command.add_option("-s,--seed", seed, "Of the noise; the same seed gives the same text")->capture_default_str();
   command.add_option("-l,--logit-bias", logit_bias, "TOKEN_ID+BIAS or TOKEN_ID-BIAS, repeatable")->type_name("ID+BIAS");
   command.add_option("--stop", stop, "End the text before this string, repeatable");
   command.add_flag("--ignore-eos", ignore_eos, "Go on after the end of text, to -n tokens");
 }
 
+Status SamplingFlags::CheckVocab(const step::SamplingParams& sampling, int vocab) {
+  // The sampler's fields by the flags that set them.
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+      {"temperature", "--temp"},
+      {"top_k", "--top-k"},
+      {"top_p", "--top-p"},
+      {"min_p", "--min-p"},
+      {"repetition_penalty", "--repeat-penalty"},
+      {"presence_penalty", "--presence-penalty"},
+      {"frequency_penalty", "--frequency-penalty"},
+      {"logit_bias", "--logit-bias"},
+  };
+  const Status status = step::ValidateSampling(sampling, vocab);
+  for (const auto& [field, flag] : kFlags) {
+    const std::string_view text = status.message();
+    if (text.starts_with(field) && text.substr(field.size()).starts_with(":"))
+      return Status(status.code(), fmt::format("{}{}", flag, text.substr(field.size())));
+  }
+  return status;
+}
+
 Status SamplingFlags::Apply(engine::Request* request) const {
   request->sampling = params;
+  const char* seed_end = seed.data() + seed.size();
+  auto [seed_rest, seed_error] = std::from_chars(seed.data(), seed_end, request->sampling.seed);
+  if (seed_error != std::errc() || seed_rest != seed_end) {
+    return InvalidArgument(fmt::format("--seed {}: must be a whole number from 0 to {}", seed, ~uint64_t{0}));
+  }
   for (const std::string& text : logit_bias) {
     const size_t sign = text.find_first_of("+-", 1);
     int32_t token = 0;
@@ -93,11 +122,19 @@ Status SamplingFlags::Apply(engine::Request* request) const {
   }
   request->stop_strings = stop;
   request->ignore_eos = ignore_eos;
-  return OkStatus();
+  // Before the model is loaded; which ids exist is known after it.
+  return CheckVocab(request->sampling, std::numeric_limits<int>::max());
 }
 
 Status CheckJsonTarget(const std::string& target) {
   if (target.empty() || target == "-") return OkStatus();
+  struct stat info {};
+  if (stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISCHR(info.st_mode)) return OkStatus();  // /dev/null
+    // A pipe's open waits for the other end, perhaps for ever.
+    return InvalidArgument(
+        fmt::format("--json {}: is no regular file (--json alone writes to standard output)", target));
+  }
   std::ifstream file(target, std::ios::binary);
   if (!file) {  // said before the work, not after it
     const size_t slash = target.rfind('/');

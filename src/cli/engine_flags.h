@@ -18,6 +18,8 @@ class App;
 
 namespace lockstep::cli {
 
+inline constexpr char kBadRankTimeout[] = "LOCKSTEP_RANK_TIMEOUT: must be a number of seconds above 0 and below 1e6";
+
 struct EngineFlags {
   std::string model;
   int tp = 1;
@@ -35,13 +37,17 @@ struct EngineFlags {
 };
 
 struct SamplingFlags {
-  step::SamplingParams params;
+  step::SamplingParams params;  // but for the seed
+  std::string seed = "0";
   std::vector<std::string> logit_bias;  // "TOKEN+BIAS", "TOKEN-BIAS"
   std::vector<std::string> stop;
   bool ignore_eos = false;
 
   void AddTo(CLI::App& command);
+  // Checks all that can be checked without a model.
   Status Apply(engine::Request* request) const;
+  // What Apply made, against a model's vocabulary; names the flag.
+  static Status CheckVocab(const step::SamplingParams& sampling, int vocab);
 };
 
 // Checks the file before long work: kInvalidArgument if it exists and holds something else than JSON or nothing.

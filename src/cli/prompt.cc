@@ -1,14 +1,46 @@
 #include "cli/prompt.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep::cli {
+namespace {
+
+// The whole of a file, or of a pipe that somebody writes to.
+Result<std::string> ReadText(const std::string& path) {
+  // Not blocking, else the open of a pipe without a writer would wait for ever; its end comes at once instead.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return NotFound(std::strerror(errno));
+  struct stat info {};
+  std::string text;
+  Status status;
+  if (fstat(fd, &info) != 0 || !(S_ISREG(info.st_mode) || S_ISFIFO(info.st_mode))) {
+    status = InvalidArgument("not a file");
+  }
+  (void)fcntl(fd, F_SETFL, O_RDONLY);  // what a writer has yet to write is waited for
+  char buffer[1 << 16];
+  while (status.ok()) {
+    const ssize_t count = read(fd, buffer, sizeof buffer);
+    if (count == 0) break;
+    if (count > 0) text.append(buffer, static_cast<size_t>(count));
+    if (count < 0 && errno != EINTR) status = NotFound(std::strerror(errno));
+  }
+  close(fd);
+  LS_RETURN_IF_ERROR(status);
+  return text;
+}
+
+}  // namespace
 
 Result<PromptMaker> PromptMaker::Create(const engine::Engine& engine, PromptMode mode) {
   PromptMaker maker(engine);
@@ -44,8 +76,9 @@ Result<std::vector<int32_t>> PromptMaker::FromTurns(const std::vector<ChatTurn>&
 }
 
 Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return NotFound(fmt::format("--prompts {}: cannot be read", path));
+  auto text = ReadText(path);
+  if (!text.ok()) return text.status().WithContext("--prompts " + path);
+  std::istringstream file(*text);
   std::vector<NamedPrompt> prompts;
   std::set<std::string> ids;
   std::string line;
@@ -55,15 +88,15 @@ Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path) {
     auto json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object()) return fail("not a JSON object");
     NamedPrompt prompt;
-    auto text = [&json](const char* key, std::string* out) {
+    auto take = [&json](const char* key, std::string* out) {
       auto it = json.find(key);
       if (it == json.end() || !it->is_string()) return false;
       *out = it->get<std::string>();
       return true;
     };
-    if (!text("id", &prompt.id)) prompt.id = fmt::format("line-{}", number);
+    if (!take("id", &prompt.id)) prompt.id = fmt::format("line-{}", number);
     if (!ids.insert(prompt.id).second) return fail(fmt::format("the id {} stands twice", prompt.id));
-    text("kind", &prompt.kind);
+    take("kind", &prompt.kind);
     if (auto messages = json.find("messages"); messages != json.end()) {
       if (!messages->is_array() || messages->empty())
         return fail("\"messages\" must be a list with at least one entry");
@@ -74,7 +107,7 @@ Result<std::vector<NamedPrompt>> ReadPromptFile(const std::string& path) {
         }
         prompt.turns.push_back({m["role"].get<std::string>(), m["content"].get<std::string>()});
       }
-    } else if (!text("prompt", &prompt.text)) {
+    } else if (!take("prompt", &prompt.text)) {
       return fail("needs \"prompt\" or \"messages\"");
     }
     prompts.push_back(std::move(prompt));

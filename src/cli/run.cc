@@ -12,6 +12,8 @@
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
+#include "model/config.h"
+#include "model/formats/weight_source.h"
 
 namespace lockstep::cli {
 namespace {
@@ -102,6 +104,9 @@ Status Chat(const RunFlags& flags, engine::Engine& engine, const PromptMaker& ma
 Status Run(const RunFlags& flags) {
   engine::Request request;
   LS_RETURN_IF_ERROR(flags.sampling.Apply(&request));
+  if (flags.max_tokens < -1) {
+    return InvalidArgument(fmt::format("-n {}: must be -1 (no limit) or more", flags.max_tokens));
+  }
   request.max_tokens = flags.max_tokens;
   LS_ASSIGN_OR_RETURN(request.drafter, engine::ParseDrafter(flags.spec, false));
   LS_ASSIGN_OR_RETURN(request.shape, engine::ParseDraftShape(flags.shape));
@@ -115,6 +120,7 @@ Status Run(const RunFlags& flags) {
   if (chat_on_terminal && flags.raw) return InvalidArgument("--raw needs a prompt: -p TEXT, or text on standard input");
 
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
+  LS_RETURN_IF_ERROR(SamplingFlags::CheckVocab(request.sampling, static_cast<int>(engine->source().config().vocab)));
   LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, flags.raw    ? PromptMode::kRaw
                                                                       : flags.chat ? PromptMode::kChat
                                                                                    : PromptMode::kAuto));

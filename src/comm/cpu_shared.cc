@@ -53,21 +53,6 @@ Result<CpuShared> CpuShared::Create(std::span<std::byte> area, int max_partials,
   return result;
 }
 
-Status CpuShared::CheckFits(const Site& site, size_t rows, size_t cols) const {
-  uint64_t elems = 0;
-  if (!CheckedMul(rows, cols, &elems) || elems > capacity_elems_) {
-    return InvalidArgument(
-        fmt::format("an all-reduce of {} rows x {} columns does not fit its buffer of "
-                    "{} elements",
-                    rows, cols, capacity_elems_));
-  }
-  if (site.num_partials > max_partials_) {
-    return InvalidArgument(
-        fmt::format("an all-reduce of {} partial sums in a workspace for {}", site.num_partials, max_partials_));
-  }
-  return OkStatus();
-}
-
 CpuShared::Call CpuShared::Begin(const Site& site, size_t rows, size_t cols) {
   LS_CHECK(cols == 0 || rows <= capacity_elems_ / cols);
   LS_CHECK_LE(site.num_partials, max_partials_);

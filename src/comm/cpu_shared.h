@@ -4,9 +4,9 @@
 // Units:    elements for capacities; bytes for the workspace
 // Requires: all members create the same workspace over the same area and make the same calls in the same order;
 //           exactly one SyncWorld(kAllReduce) between writing and reading a call
-// Errors:   kInvalidArgument  rows * cols does not fit one buffer; more partials than the workspace was made for
+// Errors:   kInvalidArgument  Create: the area does not hold the buffers; more partials than there can be
 // Threads:  one object a member; the threads of a rank share its partials and split the elements as they like
-// Capture:  Create, Bind, CheckFits: Prepare; Begin: Run (no allocation, no wait)
+// Capture:  Create, Bind: Prepare; Begin: Run (no allocation, no wait)
 // Order:    the canonical tree above the ranks' shares, by element; bit-identical for every world size
 // Cost:     1 barrier; each rank writes its partials once and reads all partials
 //
@@ -53,8 +53,6 @@ class CpuShared {
   // `area` is 64-byte aligned shared memory, e.g. a part of Group::shared(). It outlives the object.
   static Result<CpuShared> Create(std::span<std::byte> area, int max_partials, size_t capacity_elems);
 
-  // For Prepare: kInvalidArgument when a call of this size would not fit.
-  Status CheckFits(const Site& site, size_t rows, size_t cols) const;
   // Opens the next call. The size must fit (LS_CHECK).
   Call Begin(const Site& site, size_t rows, size_t cols);
 

@@ -17,7 +17,7 @@ enum class FaultKind : uint8_t {
   kKill,     // kill:    the rank's process gets SIGKILL; a rank that is a thread leaves without a word
   kStall,    // stall:   the rank's process stops (SIGSTOP); a rank that is a thread sleeps
   kCorrupt,  // corrupt: the step code changes what the rank publishes
-  kRound,    // round:   from that step on, every rank rounds otherwise in steps of more than one row; names no rank
+  kRound,  // round:   from that step on, every rank rounds otherwise in verify steps of more than one row; names no rank
 };
 
 struct FaultPlan {

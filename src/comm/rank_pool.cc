@@ -148,11 +148,6 @@ bool RankPool::WaitChildren(double secs) {
   }
 }
 
-Status RankPool::Check() {
-  group_->ReapDead();
-  return group_->error();
-}
-
 Status RankPool::Join() {
   if (joined_) return result_;
   joined_ = true;

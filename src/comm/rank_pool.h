@@ -32,9 +32,6 @@ class RankPool {
   Group& group() { return *group_; }
   Member& leader() { return *leader_; }
 
-  // Between steps: the group's fault, if it has one; looks for dead processes too. Inside a step the leader's waits do.
-  Status Check();
-
   // Posts the shutdown and waits for every member. One that does not leave within a grace is told by poison, and a
   // process that still stays is killed. A second call returns the same status.
   Status Join();

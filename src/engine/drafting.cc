@@ -15,10 +15,13 @@ constexpr int kAutoNodes = 7;
 // this costs more than it brings.
 constexpr float kAutoMinReach = 0.15f;
 
-std::vector<int32_t> Joined(const Request& request) {
+template <typename Proposer>
+std::unique_ptr<Proposer> MakeKnowing(const Request& request, int vocab) {
   std::vector<int32_t> text = request.prompt;
   text.insert(text.end(), request.truth.begin(), request.truth.end());
-  return text;
+  auto proposer = std::make_unique<Proposer>(vocab);
+  proposer->SetTruth(text);
+  return proposer;
 }
 
 std::unique_ptr<spec::Proposer> MakeProposer(const Request& request, int vocab) {
@@ -29,16 +32,10 @@ std::unique_ptr<spec::Proposer> MakeProposer(const Request& request, int vocab) 
       return std::make_unique<spec::NgramProposer>(vocab);
     case Drafter::kRandom:
       return std::make_unique<spec::RandomProposer>(vocab, request.sampling.seed);
-    case Drafter::kOracle: {
-      auto oracle = std::make_unique<spec::OracleProposer>(vocab);
-      oracle->SetTruth(Joined(request));
-      return oracle;
-    }
-    case Drafter::kWrong: {
-      auto wrong = std::make_unique<spec::WrongProposer>(vocab);
-      wrong->SetTruth(Joined(request));
-      return wrong;
-    }
+    case Drafter::kOracle:
+      return MakeKnowing<spec::OracleProposer>(request, vocab);
+    case Drafter::kWrong:
+      return MakeKnowing<spec::WrongProposer>(request, vocab);
   }
   return nullptr;
 }

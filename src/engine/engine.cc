@@ -30,10 +30,26 @@ double Since(Clock::time_point start) {
 // A sequence that this engine runs; several come with the server.
 constexpr int kSequence = 0;
 constexpr int kMaxThreads = 128;
+// A chunk of a prompt takes about this long, since Ctrl-C is obeyed between two of them. Rows never mix, so the size of a
+// chunk changes no number.
+constexpr double kChunkSecs = 0.25;
+// Rows of the first chunk, while its speed is not known; enough for the widest tiles of the kernels.
+constexpr int kFirstChunkRows = 64;
 
 }  // namespace
 
 struct Engine::State {
+  // How many of the `left` tokens of a prompt the next step takes.
+  int ChunkRows(int left) const { return std::min({chunk_rows, options.prefill_chunk, left}); }
+  // That took so long.
+  void ReportChunk(int rows, double secs) {
+    // A short rest of a prompt says little about a wide chunk: it costs more a row.
+    if (rows < std::min(chunk_rows, options.prefill_chunk)) return;
+    // Whole tiles, at least one: fewer rows would cost almost as much.
+    const double tiles = rows * kChunkSecs / std::max(secs, 1e-6) / 16;
+    chunk_rows = 16 * static_cast<int>(std::clamp(tiles, 1.0, step::kMaxStepRows / 16.0));
+  }
+
   EngineOptions options;
   std::shared_ptr<const model::WeightSource> source;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
@@ -42,6 +58,7 @@ struct Engine::State {
   std::unique_ptr<kv::PagePool> pool;
   std::vector<int32_t> pages;                  // of the only sequence
   std::array<spec::Gate, kNumDrafters> gates;  // by Drafter: what rounds have cost here
+  int chunk_rows = kFirstChunkRows;            // that a chunk of kChunkSecs has, going by the last one
 };
 
 Engine::Engine() : s_(std::make_unique<State>()) {}
@@ -199,13 +216,15 @@ Status Engine::PrefillPrompt(Run& run) {
   std::copy(prompt.begin(), prompt.end(), s_->runner->history(kSequence));
   LS_RETURN_IF_ERROR(EnsurePages(total));
   for (int at = 0; at < total;) {
-    const int n = std::min(s_->options.prefill_chunk, total - at);
+    const int n = s_->ChunkRows(total - at);
+    auto start = Clock::now();
     step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, std::span(prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n)), at,
                      at + n == total, s_->runner->pages_per_sequence());
     run.Describe(in);
     s_->runner->watch().Stamp(trace::Owner::kSchedule);
     LS_RETURN_IF_ERROR(s_->runner->Run());
+    s_->ReportChunk(n, Since(start));
     at += n;
     run.committed = at;
     if (interrupted_.load(std::memory_order_relaxed) && at < total) return OkStatus();
@@ -247,6 +266,10 @@ Status Engine::Round(Run& run) {
   run.drafting.Propose(run.tokens, static_cast<int>(std::clamp<int64_t>(room, 0, step::kMaxTreeNodes)), &run.tree);
   const double draft_secs = Since(start);
   s_->runner->watch().Stamp(trace::Owner::kDraft);
+  // A drafter's mistake would be a read outside the embedding.
+  if (Status valid = step::ValidateTree(run.tree, s_->runner->options().num_tokens); !valid.ok()) {
+    return Internal(fmt::format("--spec {}: {}", DrafterName(run.request.drafter), valid.message()));
+  }
   const int rows = run.tree.num_rows();
   LS_RETURN_IF_ERROR(EnsurePages(run.committed + rows));
   step::StepInput& in = s_->runner->input();
@@ -346,13 +369,16 @@ Status Engine::Prefill(std::span<const int32_t> tokens) {
   s_->pool->Shrink(0, &s_->pages);
   LS_RETURN_IF_ERROR(EnsurePages(s_->options.context));
   for (size_t at = 0; at < tokens.size();) {
-    const size_t n = std::min(static_cast<size_t>(s_->options.prefill_chunk), tokens.size() - at);
+    const auto n = static_cast<size_t>(s_->ChunkRows(static_cast<int>(tokens.size() - at)));
+    auto start = Clock::now();
     step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false,
                      s_->runner->pages_per_sequence());
     in.sequences[0].sampling = {};
     LS_RETURN_IF_ERROR(s_->runner->Run());
+    s_->ReportChunk(static_cast<int>(n), Since(start));
     at += n;
+    if (interrupted_.exchange(false, std::memory_order_relaxed)) return Status(StatusCode::kInterrupted, "interrupted");
   }
   return OkStatus();
 }

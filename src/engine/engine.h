@@ -35,7 +35,7 @@ struct EngineOptions {
   int threads = 0;             // a rank; 0: usable cores / tp, at least 1
   bool process_ranks = false;  // ranks are processes instead of threads
   int context = 0;             // 0: min(what the model was trained for, 4096)
-  int prefill_chunk = 512;     // prompt tokens a step
+  int prefill_chunk = 512;     // prompt tokens a step, at most
   DType kv_dtype = DType::kF16;
   double timeout_secs = 30;  // a rank waits this long for another
 };
@@ -47,7 +47,8 @@ class Engine {
 
   Result<Response> Generate(const Request& request);
 
-  // Makes the running Generate (or the next one, if none runs) return after its current round, with the text so far.
+  // Makes the running Generate (or the next one, if none runs) return after its current round or chunk, with the text so
+  // far; a running Prefill returns kInterrupted.
   void Interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
 
   const tokenizer::Tokenizer& tokenizer() const;

@@ -42,8 +42,8 @@ TEST(Inspect, ShowsFilesThatCannotRun) {
   EXPECT_TRUE(mamba["config"].is_null());
   EXPECT_NE(std::string(mamba["config_error"]).find("mamba is not built"), std::string::npos);
   EXPECT_EQ(mamba["tensors"].size(), 11u);
-  Json q4_k = Inspect("tensor_no_kernel_q4_k.gguf");
-  EXPECT_EQ(q4_k["tensors"][0]["type"], "Q4_K");
+  Json q3_k = Inspect("tensor_no_kernel_q3_k.gguf");
+  EXPECT_EQ(q3_k["tensors"][0]["type"], "Q3_K");
   Json empty = Inspect("header_nothing_ok.gguf");
   EXPECT_TRUE(empty["arch"].is_null());
   EXPECT_EQ(empty["tensors"].size(), 0u);

@@ -20,10 +20,11 @@ Activations::Activations(int rows, int cols) : ld(AlignUp(cols, kBlock)), ld_blo
   scale.resize(static_cast<size_t>(rows * ld_block));
   scaled_sum.resize(scale.size());
   sum.resize(scale.size());
+  half_sum.resize(scale.size());
 }
 
 kernels::QuantRows Activations::Quant() {
-  return {q.data(), scale.data(), sum.data(), scaled_sum.data(), ld, ld_block};
+  return {q.data(), scale.data(), sum.data(), scaled_sum.data(), half_sum.data(), ld, ld_block};
 }
 
 TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_rows) {
@@ -155,7 +156,9 @@ void StepContext::Quantise(const float* x, int cols, Activations& to, int row) {
     float scale = rows.scale[row * rows.ld_block + i / kBlock];
     float value = scale == 0.0f ? 0.0f : x[i] / scale;
     int8_t& q = rows.q[row * rows.ld_q + i];
-    rows.sum[row * rows.ld_block + i / kBlock] += static_cast<int>(value) - q;
+    const int change = static_cast<int>(value) - q;
+    rows.sum[row * rows.ld_block + i / kBlock] += change;
+    if (i % kBlock < kBlock / 2) rows.half_sum[row * rows.ld_block + i / kBlock] += change;
     q = static_cast<int8_t>(value);
   }
 }

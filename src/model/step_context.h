@@ -52,7 +52,7 @@ struct Activations {
   device::cpu::ZeroVector<float> f32;
   device::cpu::ZeroVector<int8_t> q;
   device::cpu::ZeroVector<float> scale, scaled_sum;
-  device::cpu::ZeroVector<int32_t> sum;
+  device::cpu::ZeroVector<int32_t> sum, half_sum;
 };
 
 // Shared by the threads of a rank.

@@ -88,7 +88,7 @@ class RankWeights::Planner {
     request.dtype = t.dtype;
     request.source = t.data;
     request.source_cols = static_cast<int64_t>(t.cols);
-    int64_t bytes = kernels::PackedBytes(t.dtype, request.num_outputs, request.k_count);
+    int64_t bytes = kernels::PackedBytes(t.dtype, request.num_outputs, request.k_count, request.k_begin);
     uint8_t* destination = Take(bytes);
     if (base_ != nullptr) {
       *out = kernels::Pack(request, destination, 0, 0);

@@ -20,7 +20,7 @@
 
 namespace lockstep::step {
 
-// The widest rung of the ladder: rows of one sequence, the root's included.
+// The widest tree of one sequence, the root's row included.
 inline constexpr int kMaxTreeRows = 256;
 inline constexpr int kMaxTreeNodes = kMaxTreeRows - 1;
 

@@ -75,19 +75,25 @@ std::vector<double> Exact(const SamplingParams& s) {
   return p;
 }
 
+// A row with logits, prompt, output and draft path as above; only its position is open.
+SampleRequest TheRequest(const SamplingSpec& spec) {
+  SampleRequest request;
+  request.logits = kLogits.data();
+  request.vocab = kVocab;
+  request.spec = &spec;
+  request.prompt_tokens = kPrompt;
+  request.output_tokens = kOutput;
+  request.path_tokens = kPath;
+  return request;
+}
+
 // Draws from the product over `seeds` x `positions`, all different names.
 std::vector<int64_t> Draw(const SamplingParams& params, int num_seeds) {
   Sampler sampler(kVocab);
   std::vector<int64_t> counts(kVocab);
   auto spec = MakeSamplingSpec(params, kVocab);
   EXPECT_TRUE(spec.ok());
-  SampleRequest request;
-  request.logits = kLogits.data();
-  request.vocab = kVocab;
-  request.spec = &*spec;
-  request.prompt_tokens = kPrompt;
-  request.output_tokens = kOutput;
-  request.path_tokens = kPath;
+  SampleRequest request = TheRequest(*spec);
   for (int seed = 0; seed < num_seeds; ++seed) {
     spec->seed = 1000003ull * seed + 17;
     for (int position = 0; position < kDraws / num_seeds; ++position) {
@@ -141,13 +147,7 @@ TEST(SamplerDistribution, NeighbouringPositionsAndSeedsAreIndependent) {
       for (int b = 0; b < kVocab; ++b) expected[a * kVocab + b] = p[a] * p[b];
     auto draw = [&](int i) {
       spec->seed = along_positions ? 5 : i;
-      SampleRequest request;
-      request.logits = kLogits.data();
-      request.vocab = kVocab;
-      request.spec = &*spec;
-      request.prompt_tokens = kPrompt;
-      request.output_tokens = kOutput;
-      request.path_tokens = kPath;
+      SampleRequest request = TheRequest(*spec);
       request.position = along_positions ? i : 5;
       return sampler.Sample(request).token;
     };

@@ -16,8 +16,8 @@
 
 namespace lockstep::step {
 
-inline constexpr int kMaxStepRows = 2048;   // the widest prefill rung
-inline constexpr int kMaxLogitsRows = 256;  // the widest decode rung
+inline constexpr int kMaxStepRows = 2048;   // the widest chunk of a prompt
+inline constexpr int kMaxLogitsRows = 256;  // the widest verify step
 inline constexpr int kMaxStepSequences = 64;
 
 // One sequence's part of a step.

@@ -268,9 +268,12 @@ TEST(Compaction, ManyRandomRoundsAcrossPageBorders) {
 }
 
 TEST(WeightTypes, EachKeepsItsRowsAndItsRanks) {
-  for (const char* type : {"Q4_0", "Q4_1", "Q8_0", "F16", "BF16", "F32"}) {
+  for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "F16", "BF16", "F32"}) {
     for (DType kv : {DType::kF16, DType::kF32}) {
-      const std::string path = TinyModel("seed=2, tied=False, dtype='" + std::string(type) + "'");
+      const bool superblocks = std::string(type).find('K') != std::string::npos;
+      const std::string path =
+          TinyModel("seed=2, tied=False, dtype='" + std::string(type) +
+                    (superblocks ? "', layers=1, hidden=256, ffn=256, heads=8, head_dim=32" : "'"));
       StepOptions options = Options(2);
       options.kv_dtype = kv;
       Session one(path, options);

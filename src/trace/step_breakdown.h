@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "trace/chrome_trace.h"
 #include "trace/ticks.h"
 
 namespace lockstep::trace {
@@ -49,9 +48,6 @@ StepSummary Summarize(const StepBreakdown& breakdown);
 
 class Stopwatch {
  public:
-  // Optional: every stamp also becomes a span. `spans` outlives the stopwatch or is reset to null.
-  void set_spans(SpanRing* spans) { spans_ = spans; }
-
   // Begins an interval without an owner for what came before.
   void Start() { last_ = Ticks(); }
 
@@ -66,10 +62,6 @@ class Stopwatch {
     const uint64_t part = part_ticks < interval ? part_ticks : interval;
     breakdown_.ticks[static_cast<int>(part_owner)] += part;
     breakdown_.ticks[static_cast<int>(owner)] += interval - part;
-    if (spans_ != nullptr) [[unlikely]] {
-      if (part > 0) spans_->Record(OwnerName(part_owner), last_, last_ + part);
-      spans_->Record(OwnerName(owner), last_ + part, now);
-    }
     last_ = now;
   }
 
@@ -80,7 +72,6 @@ class Stopwatch {
  private:
   uint64_t last_ = Ticks();
   StepBreakdown breakdown_;
-  SpanRing* spans_ = nullptr;
 };
 
 }  // namespace lockstep::trace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace lockstep::trace {
@@ -60,18 +59,6 @@ TEST(StepBreakdown, NoStepsIsAllZero) {
   StepSummary summary = Summarize({});
   EXPECT_EQ(summary.total_us, 0);
   EXPECT_NE(summary.ToString().find("allreduce_wait"), std::string::npos);
-}
-
-TEST(ChromeTrace, KeepsTheNewestSpansAndIsJson) {
-  SpanRing ring(1, 2, 3);
-  for (uint64_t i = 0; i < 5; ++i) ring.Record(OwnerName(Owner::kMatmul), 100 * i, 100 * i + 50);
-  ASSERT_EQ(ring.Spans().size(), 3u);
-  EXPECT_EQ(ring.Spans()[0].begin_ticks, 200u);
-  auto json = nlohmann::json::parse(ChromeTraceJson({&ring}));
-  ASSERT_EQ(json["traceEvents"].size(), 3u);
-  EXPECT_EQ(json["traceEvents"][0]["pid"], 1);
-  EXPECT_EQ(json["traceEvents"][0]["ts"], 0.0);
-  EXPECT_FALSE(WriteChromeTrace("/nonexistent/trace.json", {&ring}).ok());
 }
 
 }  // namespace

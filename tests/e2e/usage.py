@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """What people mistype and which files are bad: the exit code, and one line that says what to do."""
 import os
+import signal
+import threading
+import time
 
 import _harness as h
 
@@ -42,20 +45,106 @@ def test_unknown_words():
 
 def test_values_out_of_range():
     model = h.tiny_model()
-    for flag, value, word in [("--temp", "-1", "temperature"), ("--temp", "nan", "temperature"), ("--top-p", "0", "top_p"),
-                              ("--top-k", "-3", "top_k"), ("--min-p", "2", "min_p"),
-                              ("--repeat-penalty", "0", "repetition_penalty"), ("-n", "-2", "-n"),
+    for flag, value, word in [("-n", "-2", "-n"),
                               ("--spec", "eagle9", "none, ngram"), ("--spec", "oracle", "none, ngram"),
                               ("--spec-shape", "bush:3", "chain:K"), ("--spec-shape", "tree:0", "tree:N"),
                               ("--rank-mode", "fibre", "thread or process"), ("--kv-cache-dtype", "q8", "f16 or f32"),
                               ("--ctx-size", "99999", "--ctx-size"), ("--threads", "-1", "--threads"),
                               ("--chunked-prefill-size", "0", "--chunked-prefill-size"), ("--logit-bias", "5", "--logit-bias"),
-                              ("--logit-bias", "99999+1", "logit_bias")]:
+                              ("--logit-bias", "99999+1", "--logit-bias: token 99999")]:
         result = h.run("run", "-m", model, "-p", "a", "-n", 2, flag, value, code=2)
         h.check(word in result.err, flag, value, result.err)
         h.equal(result.out.strip(), b"", flag)
+    for value in ("-1", "900", "2147483647", "4294967297"):
+        h.check("--context" in h.run("bench", "step", "-m", model, "--widths", 40, "--context", value, code=2).err, value)
     h.check("context" in h.run("run", "-m", model, "-p", "a" * 400, "-n", 1, code=2).err)
     h.check("round:step" in h.run("run", "-m", model, "-p", "a", code=2, env={"LOCKSTEP_FAULT": "rnd:step=1"}).err)
+
+
+def test_sampling_flags_are_named_before_the_model_is_loaded():
+    for flag, value in [("--temp", "-1"), ("--temp", "nan"), ("--top-p", "0"), ("--top-k", "-3"), ("--min-p", "2"),
+                        ("--repeat-penalty", "0"), ("--presence-penalty", "3"), ("--frequency-penalty", "-5"),
+                        ("--seed", "-1"), ("--seed", "18446744073709551616"), ("--seed", "1e3"), ("--seed", "0x10"),
+                        ("--logit-bias", "5+1e9")]:
+        for command in (["run", "-p", "a"], ["bench", "spec"]):
+            result = h.run(*command, "-m", "/nowhere/model.gguf", flag, value, code=2)
+            complains(result, flag, "1000000000 for token 5" if flag == "--logit-bias" else value)
+    complains(h.run("run", "-m", "/nowhere/model.gguf", "-p", "a", "-n", "-2", code=2), "-n -2")
+    h.run("run", "-m", h.tiny_model(), "-p", "a", "-n", 1, "--seed", "18446744073709551615")
+
+
+def test_pipes_in_place_of_files():
+    pipe, model = h.scratch("pipe"), h.tiny_model()
+    os.mkfifo(pipe)
+    for command in (["run", "-p", "a", "-m"], ["inspect"], ["tokenize", "-m"], ["bench", "step", "-m"], ["bench", "spec", "-m"]):
+        complains(h.run(*command, pipe, code=3, timeout=20), pipe, "not a regular file")
+    complains(h.run("inspect", h.SCRATCH, code=3), "not a regular file")
+    complains(h.run("bench", "spec", "-m", model, "--prompts", pipe, code=2, timeout=20), pipe, "holds no prompt")
+    complains(h.run("bench", "spec", "-m", model, "--prompts", h.SCRATCH, code=2), h.SCRATCH, "not a file")
+    complains(h.run("bench", "spec", "-m", model, "--prompts", "/dev/zero", code=2, timeout=20), "/dev/zero", "not a file")
+    complains(h.run("bench", "spec", "-m", model, "--prompts", "/nowhere", code=3), "--prompts /nowhere")
+    for command in (["run", "-m", model, "-p", "a", "-n", 1], ["inspect", model], ["doctor"]):
+        complains(h.run(*command, "--json", pipe, code=2, timeout=20), "--json " + pipe)
+        complains(h.run(*command, "--json", h.SCRATCH, code=2), "--json " + h.SCRATCH)
+    h.run("inspect", model, "--json", "/dev/null")
+
+    # A pipe that somebody writes to is as good as a file.
+    def write_late():
+        with open(pipe, "w", encoding="utf-8") as f:
+            time.sleep(0.3)
+            f.write('{"prompt": "hello"}\n')
+
+    keeper = os.open(pipe, os.O_RDWR)  # so that a writer is there before the program looks
+    writer = threading.Thread(target=write_late)
+    writer.start()
+    closer = threading.Timer(3.0, os.close, [keeper])
+    closer.start()
+    rows = h.run("bench", "spec", "-m", model, "--prompts", pipe, "-n", 2, "--json", timeout=20).json()["rows"]
+    h.equal(rows[0]["prompts"], 1)
+    writer.join()
+    closer.join()
+
+
+def interrupt(program, limit):
+    """Sends Ctrl-C's signal; returns exit code, stdout, stderr, and checks that the end comes within `limit` seconds."""
+    begin = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    seconds = time.monotonic() - begin
+    h.check(seconds < limit, "ended %.2f s after the signal" % seconds)
+    return program.returncode, out.decode(), err.decode()
+
+
+def test_an_interrupted_bench_spec_shows_what_is_finished():
+    prompts, target = h.scratch("many.jsonl"), h.scratch("many.json")
+    with open(prompts, "w", encoding="utf-8") as f:
+        f.write('{"prompt": "hello"}\n' * 20000)
+    program = h.start("bench", "spec", "-m", h.tiny_model(), "--prompts", prompts, "-n", 30, "--ignore-eos", "--json", target)
+    time.sleep(2)
+    code, out, err = interrupt(program, 2)
+    h.equal(code, 130, err)
+    h.check("accept length" in out and "identical: yes" in out and "of 20000 prompts" in err, out, err)
+    with open(target, encoding="utf-8") as f:
+        rows = h.json.load(f)["rows"]
+    for row in rows:  # nothing of the prompt that was cut short
+        h.check(0 < row["prompts"] < 20000, row["prompts"])
+        h.equal((row["tokens"], len(row["digests"])), (29 * row["prompts"], row["prompts"]))
+
+
+def test_ctrl_c_inside_a_long_prompt():
+    # Plain C++ kernels on one thread: the whole prompt takes far longer than the limit, and so would chunks of a fixed 512.
+    slow = {"LOCKSTEP_CPU_ISA": "generic"}
+    for command in (["run", "--raw", "-p", "word " * 3900, "-n", 2], ["bench", "step", "--context", 3900, "--widths", "1"]):
+        program = h.start(*command, "-m", h.real_model(), "--threads", 1, "-c", 4096, env=slow)
+        time.sleep(3)
+        code, _, err = interrupt(program, 1.5)
+        h.equal(code, 130, err)
+
+
+def test_doctor_says_which_variables_cannot_be_read():
+    h.equal([m for m in h.run("doctor", "--json").json()["missing"] if "LOCKSTEP_" in m], [])
+    for name, value in (("LOCKSTEP_FAULT", "rnd:step=1"), ("LOCKSTEP_RANK_TIMEOUT", "soon"), ("LOCKSTEP_CPU_ISA", "sse9")):
+        h.check(name in h.run("doctor", env={name: value}).text(), name)
 
 
 def test_ranks_that_the_model_does_not_have():

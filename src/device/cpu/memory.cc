@@ -69,13 +69,4 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-void Memory::FirstTouch() {
-  const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (size_t i = 0; i < bytes_; i += page_bytes) {
-    // A write, since reading maps the one shared zero page; the same value, since the page may be in use.
-    volatile std::byte& first = data_[i];
-    first = first;
-  }
-}
-
 }  // namespace lockstep::device::cpu

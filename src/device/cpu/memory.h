@@ -5,7 +5,7 @@
 // Threads: a block belongs to whoever holds it
 // Capture: Prepare
 // Order:   the kernel puts a page on the NUMA node of the thread that touches it first: the rank that reads a block
-//          allocates it, or calls FirstTouch, on its own pinned thread
+//          allocates and fills it, on its own pinned threads
 #pragma once
 
 #include <cstddef>
@@ -40,9 +40,6 @@ class Memory {
   std::span<std::byte> span() const { return {data_, bytes_}; }
   // The system accepted the advice; whether a page is huge is decided when it is touched.
   bool huge_advised() const { return huge_advised_; }
-
-  // Touches each page that the caller has not written yet, from the calling thread. Keeps contents.
-  void FirstTouch();
 
  private:
   std::byte* data_ = nullptr;

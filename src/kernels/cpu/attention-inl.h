@@ -1,5 +1,6 @@
 // Attention of a few rows of one sequence: keys in position order along each row's own path, in chunks at absolute
-// multiples of 64. A chunk is widened to f32 once and serves all rows and heads.
+// multiples of 64. A chunk that several rows read is widened to f32 once; one that a single row reads is widened in
+// registers.
 //
 // Shapes:  AttentionArgs in kernels.h
 // Capture: yes
@@ -16,31 +17,34 @@ struct HeadState {
 };
 
 template <DType kKv>
-inline void WidenRow(const void* from, int head_dim, float* to) {
-  for (int i = 0; i < head_dim; i += 16) {
-    if constexpr (kKv == DType::kF16) {
-      Store(to + i, LoadF16(static_cast<const uint16_t*>(from) + i));
-    } else {
-      Store(to + i, Load(static_cast<const float*>(from) + i));
-    }
-  }
+LS_INLINE F32x16 LoadKv(const void* from, int64_t i) {
+  if constexpr (kKv == DType::kF16) return LoadF16(static_cast<const uint16_t*>(from) + i);
+  return Load(static_cast<const float*>(from) + i);
 }
 
-// The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows. Meanwhile asks for row j of the
-// next page, if there is one: a step's weights push the cache's pages out between two layers, and a page is too short
-// for the hardware's prefetcher.
+// The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows.
 template <DType kKv, class At>
-inline void Widen(At at, int n, int head_dim, const void* next, float* to) {
-  constexpr int kBytes = kKv == DType::kF16 ? 2 : 4;
+inline void Widen(At at, int n, int head_dim, float* to) {
   for (int j = 0; j < n; ++j) {
-    if (next != nullptr) {
-      const char* ahead = static_cast<const char*>(next) + j * head_dim * kBytes;
-      for (int i = 0; i < head_dim * kBytes; i += 64) Prefetch(ahead + i);
-    }
-    WidenRow<kKv>(at(j), head_dim, to + j * head_dim);
+    for (int i = 0; i < head_dim; i += 16) Store(to + j * head_dim + i, LoadKv<kKv>(at(j), i));
   }
   for (int i = n * head_dim; i < (n + 15) / 16 * 16 * head_dim; i += 16) Store(to + i, Set(0.0f));
 }
+
+// One side, keys or values, of the chunk that a row reads now: rows of Dh elements of type kKv. `next`, if not null, is
+// the page behind it, asked for row by row while this one is used: a step's weights push the cache's pages out between
+// two layers, a page is too short for the hardware's prefetcher, and all rows of a page at once would only wait.
+struct ChunkSide {
+  const void* rows;
+  const char* next;
+  int next_row_bytes;
+
+  LS_INLINE void PrefetchRow(int j) const {
+    if (next == nullptr) return;
+    const char* ahead = next + static_cast<int64_t>(j) * next_row_bytes;
+    for (int i = 0; i < next_row_bytes; i += 64) Prefetch(ahead + i);
+  }
+};
 
 template <int H>
 struct HeadVectors {
@@ -48,14 +52,16 @@ struct HeadVectors {
 };
 
 // q.k of H heads with key j of sixteen, not yet summed over lanes. kVectors = Dh / 16, or 0: any.
-template <int kVectors, int H>
+template <DType kKv, int kVectors, int H>
 struct ScoreTile {
   F32x16 q[H][kVectors > 0 ? kVectors : 1];
   const float* q_rows;
-  const float* k;
+  const ChunkSide& keys;
+  int first;
   int head_dim;
 
-  LS_INLINE ScoreTile(const float* q_of_heads, int dh) : q_rows(q_of_heads), k(nullptr), head_dim(dh) {
+  LS_INLINE ScoreTile(const float* q_of_heads, const ChunkSide& k, int dh)
+      : q_rows(q_of_heads), keys(k), first(0), head_dim(dh) {
     if constexpr (kVectors > 0) {
       LS_UNROLL for (int h = 0; h < H; ++h) {
         LS_UNROLL for (int i = 0; i < kVectors; ++i) q[h][i] = Load(q_rows + (h * kVectors + i) * 16);
@@ -68,12 +74,12 @@ struct ScoreTile {
     LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Set(0.0f);
     if constexpr (kVectors > 0) {
       LS_UNROLL for (int i = 0; i < kVectors; ++i) {
-        F32x16 key = Load(k + (j * kVectors + i) * 16);
+        F32x16 key = LoadKv<kKv>(keys.rows, ((first + j) * kVectors + i) * 16);
         LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(q[h][i], key, acc.of[h]);
       }
     } else {
       for (int i = 0; i < head_dim; i += 16) {
-        F32x16 key = Load(k + j * head_dim + i);
+        F32x16 key = LoadKv<kKv>(keys.rows, (first + j) * head_dim + i);
         LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(Load(q_rows + h * head_dim + i), key, acc.of[h]);
       }
     }
@@ -84,6 +90,7 @@ struct ScoreTile {
   template <int kStep>
   LS_INLINE HeadVectors<H> Sums(int j) const {
     if constexpr (kStep == 16) {
+      keys.PrefetchRow(first + j);
       return Products(j);
     } else {
       HeadVectors<H> a = Sums<kStep * 2>(j), b = Sums<kStep * 2>(j + kStep);
@@ -93,12 +100,13 @@ struct ScoreTile {
   }
 };
 
-// Scores of one chunk: out[h][j] = scale * (q[h] . k[j]), for j < n; -inf behind, up to the next multiple of 16.
-template <int kVectors, int H>
-inline void ChunkScores(const float* q, const float* k, int n, int head_dim, float scale, float* out) {
-  ScoreTile<kVectors, H> tile(q, head_dim);
+// Scores of one chunk: out[h][j] = scale * (q[h] . k[j]), for j < n; -inf behind, up to the next multiple of 16. The
+// keys behind n, up to there, may be anything.
+template <DType kKv, int kVectors, int H>
+inline void ChunkScores(const float* q, const ChunkSide& keys, int n, int head_dim, float scale, float* out) {
+  ScoreTile<kKv, kVectors, H> tile(q, keys, head_dim);
   for (int j = 0; j < n; j += 16) {
-    tile.k = k + j * head_dim;
+    tile.first = j;
     HeadVectors<H> sums = tile.template Sums<1>(0);
     LS_UNROLL for (int h = 0; h < H; ++h) Store(out + h * kKvChunk + j, Mul(sums.of[h], Set(scale)));
   }
@@ -149,15 +157,16 @@ inline void MergeStates(const HeadState (&chunk)[H], HeadState* running, float* 
   }
 }
 
-// kSlice vectors of the outputs of H heads, from column i on. keep is null for the first chunk.
-template <int H, int kSlice>
-inline void ChunkValues(const float* weights, const float* v, int n, int head_dim, const float* keep, const float* add,
-                        float* out) {
+// kSlice vectors of the outputs of H heads, from a column on. keep is null for the first chunk.
+template <DType kKv, int H, int kSlice>
+inline void ChunkValues(const float* weights, const ChunkSide& values, int column, int n, int head_dim,
+                        const float* keep, const float* add, float* out) {
   F32x16 acc[H * kSlice];
   LS_UNROLL for (int i = 0; i < H * kSlice; ++i) acc[i] = Set(0.0f);
   for (int j = 0; j < n; ++j) {
+    if (column == 0) values.PrefetchRow(j);
     F32x16 value[kSlice];
-    LS_UNROLL for (int i = 0; i < kSlice; ++i) value[i] = Load(v + j * head_dim + i * 16);
+    LS_UNROLL for (int i = 0; i < kSlice; ++i) value[i] = LoadKv<kKv>(values.rows, j * head_dim + column + i * 16);
     LS_UNROLL for (int h = 0; h < H; ++h) {
       F32x16 w = Set(weights[h * kKvChunk + j]);
       LS_UNROLL for (int i = 0; i < kSlice; ++i) acc[h * kSlice + i] = Fma(w, value[i], acc[h * kSlice + i]);
@@ -165,7 +174,7 @@ inline void ChunkValues(const float* weights, const float* v, int n, int head_di
   }
   LS_UNROLL for (int h = 0; h < H; ++h) {
     LS_UNROLL for (int i = 0; i < kSlice; ++i) {
-      float* o = out + h * head_dim + i * 16;
+      float* o = out + h * head_dim + column + i * 16;
       F32x16 sum = acc[h * kSlice + i];
       if (keep != nullptr) sum = Fma(Load(o), Set(keep[h]), Mul(sum, Set(add[h])));
       Store(o, sum);
@@ -173,23 +182,27 @@ inline void ChunkValues(const float* weights, const float* v, int n, int head_di
   }
 }
 
-// One chunk of n widened keys for H heads of one row.
-template <int kVectors, int H>
-inline void AttendChunk(const AttentionArgs& a, const float* q, float* out, int n, bool first, HeadState* running) {
+struct ChunkSides {
+  ChunkSide keys, values;
+};
+
+// One chunk of n keys for H heads of one row.
+template <DType kKv, int kVectors, int H>
+inline void AttendChunk(const AttentionArgs& a, const ChunkSides& kv, const float* q, float* out, int n, bool first,
+                        HeadState* running) {
   alignas(64) float weights[H * kKvChunk];
   const int dh = a.head_dim;
-  const float *k = a.scratch, *v = a.scratch + kKvChunk * dh;
   constexpr int kTogether = H < kScoreHeads ? H : kScoreHeads;
   int h = 0;
   for (; h + kTogether <= H; h += kTogether) {
-    ChunkScores<kVectors, kTogether>(q + h * dh, k, n, dh, a.scale, weights + h * kKvChunk);
+    ChunkScores<kKv, kVectors, kTogether>(q + h * dh, kv.keys, n, dh, a.scale, weights + h * kKvChunk);
   }
   if constexpr (H % kTogether != 0) {
-    ChunkScores<kVectors, H % kTogether>(q + h * dh, k, n, dh, a.scale, weights + h * kKvChunk);
+    ChunkScores<kKv, kVectors, H % kTogether>(q + h * dh, kv.keys, n, dh, a.scale, weights + h * kKvChunk);
   }
   HeadState chunk[H];
   ChunkWeights<H>(weights, n, chunk);
-  float keep[H], add[H];
+  float keep[H] = {}, add[H] = {};
   if (first) {
     for (int i = 0; i < H; ++i) running[i] = chunk[i];
   } else {
@@ -198,35 +211,39 @@ inline void AttendChunk(const AttentionArgs& a, const float* q, float* out, int 
   constexpr int kSlice = kValueVectors / H > 4 ? 4 : kValueVectors / H > 0 ? kValueVectors / H : 1;
   int i = 0;
   for (; i + kSlice * 16 <= dh; i += kSlice * 16) {
-    ChunkValues<H, kSlice>(weights, v + i, n, dh, first ? nullptr : keep, add, out + i);
+    ChunkValues<kKv, H, kSlice>(weights, kv.values, i, n, dh, first ? nullptr : keep, add, out);
   }
-  for (; i < dh; i += 16) ChunkValues<H, 1>(weights, v + i, n, dh, first ? nullptr : keep, add, out + i);
+  for (; i < dh; i += 16) ChunkValues<kKv, H, 1>(weights, kv.values, i, n, dh, first ? nullptr : keep, add, out);
 }
 
-template <int kVectors>
-inline void AttendRowChunk(const AttentionArgs& a, const AttentionRow& row, int n, bool first, HeadState* running) {
+template <DType kKv, int kVectors>
+inline void AttendRowChunk(const AttentionArgs& a, const ChunkSides& kv, const AttentionRow& row, int n, bool first,
+                           HeadState* running) {
   for (int h = 0; h < a.num_heads;) {
     const float* q = row.q + h * a.head_dim;
     float* out = row.out + h * a.head_dim;
     switch (a.num_heads - h) {
       case 1:
-        AttendChunk<kVectors, 1>(a, q, out, n, first, running + h);
+        AttendChunk<kKv, kVectors, 1>(a, kv, q, out, n, first, running + h);
         return;
       case 2:
-        AttendChunk<kVectors, 2>(a, q, out, n, first, running + h);
+        AttendChunk<kKv, kVectors, 2>(a, kv, q, out, n, first, running + h);
         return;
       case 4:
       case 8:
-        AttendChunk<kVectors, 4>(a, q, out, n, first, running + h);
+        AttendChunk<kKv, kVectors, 4>(a, kv, q, out, n, first, running + h);
         h += 4;
         break;
       default:
-        AttendChunk<kVectors, 3>(a, q, out, n, first, running + h);
+        AttendChunk<kKv, kVectors, 3>(a, kv, q, out, n, first, running + h);
         h += 3;
         break;
     }
   }
 }
+
+// Up to this many readers of a page, widening in registers costs less than widening to memory and back.
+inline constexpr int kDirectRows = 4;
 
 inline int Least(int a, int b) {
   return a < b ? a : b;
@@ -243,29 +260,44 @@ inline void AttendRows(const AttentionArgs& a) {
     auto keys_of = [&](const AttentionRow& row) {
       return chunk < row.num_linear_chunks ? Least(row.num_keys - chunk * kKvChunk, kKvChunk) : 0;
     };
-    int most = 0, end = 0;
+    int most = 0, end = 0, readers = 0;
     for (int r = 0; r < a.num_rows; ++r) {
+      readers += keys_of(a.rows[r]) > 0 ? 1 : 0;
       most = keys_of(a.rows[r]) > most ? keys_of(a.rows[r]) : most;
       end = a.rows[r].num_linear_chunks > end ? a.rows[r].num_linear_chunks : end;
     }
     if (most <= 0) break;
     const char *page_k = static_cast<const char*>(a.page_k[chunk]), *page_v = static_cast<const char*>(a.page_v[chunk]);
     const bool more = chunk + 1 < end;
-    const void *next_k = more ? a.page_k[chunk + 1] : nullptr, *next_v = more ? a.page_v[chunk + 1] : nullptr;
-    Widen<kKv>([&](int j) { return page_k + j * dh * kBytes; }, most, dh, next_k, k);
-    Widen<kKv>([&](int j) { return page_v + j * dh * kBytes; }, most, dh, next_v, v);
+    const auto* next_k = more ? static_cast<const char*>(a.page_k[chunk + 1]) : nullptr;
+    const auto* next_v = more ? static_cast<const char*>(a.page_v[chunk + 1]) : nullptr;
+    const int row_bytes = dh * static_cast<int>(kBytes);
+    ChunkSides kv = {{page_k, next_k, row_bytes}, {page_v, next_v, row_bytes}};
+    const bool widen = kKv != DType::kF32 && readers > kDirectRows;
+    if (widen) {
+      Widen<kKv>([&](int j) { return page_k + j * row_bytes; }, most, dh, k);
+      Widen<kKv>([&](int j) { return page_v + j * row_bytes; }, most, dh, v);
+      kv.keys.rows = k;
+      kv.values.rows = v;
+    }
     for (int r = 0; r < a.num_rows; ++r) {
       const int n = keys_of(a.rows[r]);
-      if (n > 0) AttendRowChunk<kVectors>(a, a.rows[r], n, chunk == 0, running[r]);
+      if (n <= 0) continue;
+      if (widen) {
+        AttendRowChunk<DType::kF32, kVectors>(a, kv, a.rows[r], n, chunk == 0, running[r]);
+      } else {
+        AttendRowChunk<kKv, kVectors>(a, kv, a.rows[r], n, chunk == 0, running[r]);
+      }
+      kv.keys.next = kv.values.next = nullptr;  // the first row has asked
     }
   }
   for (int r = 0; r < a.num_rows; ++r) {
     const AttentionRow& row = a.rows[r];
     for (int start = row.num_linear_chunks * kKvChunk; start < row.num_keys; start += kKvChunk) {
       const int n = Least(row.num_keys - start, kKvChunk), tail = start - row.num_linear_chunks * kKvChunk;
-      Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, nullptr, k);
-      Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, nullptr, v);
-      AttendRowChunk<kVectors>(a, row, n, start == 0, running[r]);
+      Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, k);
+      Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, v);
+      AttendRowChunk<DType::kF32, kVectors>(a, {{k, nullptr, 0}, {v, nullptr, 0}}, row, n, start == 0, running[r]);
     }
     for (int h = 0; h < a.num_heads; ++h) {
       const F32x16 sum = Set(running[r][h].sum);

@@ -24,6 +24,7 @@ struct QuantRows {
   float* scale;       // [T, ld_block]  one a block
   int32_t* sum;       // [T, ld_block]  sum of the block's int8
   float* scaled_sum;  // [T, ld_block]  scale * float(sum), one rounding
+  int32_t* half_sum;  // [T, ld_block]  sum of the block's first 16 int8
   int64_t ld_q;
   int64_t ld_block;
 };
@@ -35,6 +36,7 @@ struct PackedMatrix {
   int num_outputs;      // real outputs; the last group is padded with zero weights
   int num_groups;       // ceil(num_outputs / 16)
   int k;                // elements of K, a multiple of 32 for quantised types
+  int block_phase;      // blocks of the first superblock that lie before this slice; 0 for types without superblocks
   int64_t group_bytes;  // from one group to the next
   const uint8_t* data;
 };

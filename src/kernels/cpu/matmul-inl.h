@@ -37,23 +37,47 @@ struct LeafStack {
   }
 };
 
+// kTopBytes: f16 values behind the scales, a block of 32 or, where kSuper, a superblock of eight.
+template <int kBitsOf, int kOffsetOf, bool kHasMinOf, bool kSuperOf = false>
+struct QuantTraits {
+  static constexpr int kBits = kBitsOf, kQuantBytes = kBits * 64, kOffset = kOffsetOf;
+  static constexpr bool kHasMin = kHasMinOf, kSuper = kSuperOf;
+  static constexpr int kTopBytes = kSuper ? (kHasMin ? 64 : 32) : (kHasMin ? 32 : 0);
+  static constexpr int kBlockBytes = kQuantBytes + 32 + (kSuper ? kTopBytes / 8 : kTopBytes);
+};
 template <DType kType>
 struct QuantFormat;
 template <>
-struct QuantFormat<DType::kQ4_0> {
-  static constexpr int kQuantBytes = 256, kOffset = 8;
-  static constexpr bool kHasMin = false;
-};
+struct QuantFormat<DType::kQ4_0> : QuantTraits<4, 8, false> {};
 template <>
-struct QuantFormat<DType::kQ4_1> {
-  static constexpr int kQuantBytes = 256, kOffset = 0;
-  static constexpr bool kHasMin = true;
-};
+struct QuantFormat<DType::kQ4_1> : QuantTraits<4, 0, true> {};
 template <>
-struct QuantFormat<DType::kQ8_0> {
-  static constexpr int kQuantBytes = 512, kOffset = 128;
-  static constexpr bool kHasMin = false;
-};
+struct QuantFormat<DType::kQ5_0> : QuantTraits<5, 16, false> {};
+template <>
+struct QuantFormat<DType::kQ5_1> : QuantTraits<5, 0, true> {};
+template <>
+struct QuantFormat<DType::kQ8_0> : QuantTraits<8, 128, false> {};
+template <>
+struct QuantFormat<DType::kQ4_K> : QuantTraits<4, 0, true, true> {};
+template <>
+struct QuantFormat<DType::kQ5_K> : QuantTraits<5, 0, true, true> {};
+template <>
+struct QuantFormat<DType::kQ6_K> : QuantTraits<6, 32, false, true> {};
+
+// The scales and minima of a block of 16 outputs. The product with a superblock's value is exact.
+template <DType kType>
+inline void LoadScales(const uint8_t* scales, const uint8_t* tops, F32x16* scale, F32x16* min) {
+  using Format = QuantFormat<kType>;
+  if constexpr (kType == DType::kQ6_K) {
+    *scale = LoadF16(reinterpret_cast<const uint16_t*>(tops));
+  } else if constexpr (Format::kSuper) {
+    *scale = Mul(LoadF16(reinterpret_cast<const uint16_t*>(tops)), ToF32(LoadU8(scales)));
+    *min = Mul(LoadF16(reinterpret_cast<const uint16_t*>(tops + 32)), ToF32(LoadU8(scales + 16)));
+  } else {
+    *scale = LoadF16(reinterpret_cast<const uint16_t*>(scales));
+    if constexpr (Format::kHasMin) *min = LoadF16(reinterpret_cast<const uint16_t*>(tops));
+  }
+}
 
 // R rows x G neighbouring groups. kPrefetch: asks for one kPrefetch-th of `ahead`, the groups behind these, while it reads
 // these (0: nothing). The hardware's prefetcher stops at 4 KiB, and a group's quants, scales and minima are three streams
@@ -66,13 +90,14 @@ inline void QuantTile(const MatmulArgs& a, int group, int row, const uint8_t* ah
   const int64_t group_bytes = w.group_bytes;
   const uint8_t* quants = w.data + group * group_bytes;
   const uint8_t* scales = quants + num_blocks * Format::kQuantBytes;
-  const uint8_t* mins = scales + num_blocks * 32;
+  const uint8_t* tops = scales + num_blocks * 32;
   const QuantRows& x = *a.quant;
   const int64_t ld_q = x.ld_q, ld_block = x.ld_block;
   const int8_t* xq = x.q + row * ld_q;
   const float* x_scale = x.scale + row * ld_block;
   const float* x_scaled_sum = x.scaled_sum + row * ld_block;
   const int32_t* x_sum = x.sum + row * ld_block;
+  const int32_t* x_half_sum = x.half_sum + row * ld_block;
 
   LeafStack<R, G> stack;
   int64_t b = 0;
@@ -81,29 +106,38 @@ inline void QuantTile(const MatmulArgs& a, int group, int row, const uint8_t* ah
     LS_UNROLL for (int i = 0; i < R * G; ++i) acc[i] = Set(0.0f);
     for (const int64_t end = a.plan->k_end[leaf] / kBlock; b < end; ++b) {
       if constexpr (kPrefetch > 0) {
-        constexpr int kLines = (Format::kQuantBytes + (Format::kHasMin ? 64 : 32)) * G / 64 / kPrefetch;
+        constexpr int kLines = Format::kBlockBytes * G / 64 / kPrefetch;
         LS_UNROLL for (int i = 0; i < kLines; ++i) Prefetch(ahead + (b * kLines + i) * 64);
       }
+      const uint8_t* block = quants + b * Format::kQuantBytes;
       I32x16 sum[R * G];
-      // The offset of the stored weights is taken off first: the integers are exact in any order.
-      LS_UNROLL for (int r = 0; r < R; ++r) {
-        I32x16 start = OffsetSum<Format::kOffset>(x_sum + r * ld_block + b);
-        LS_UNROLL for (int g = 0; g < G; ++g) sum[r * G + g] = start;
-      }
-      if constexpr (kType == DType::kQ8_0) {
-        DotQ8<R, G>(quants + b * 512, group_bytes, xq + b * kBlock, ld_q, sum);
+      F32x16 sum_of_halves[R * G];  // Q6_K only
+      if constexpr (kType == DType::kQ6_K) {
+        const auto* halves = reinterpret_cast<const int8_t*>(scales + b * 32);
+        DotHalves<R, G>(block, halves, group_bytes, xq + b * kBlock, ld_q, x_sum + b, x_half_sum + b, ld_block,
+                        sum_of_halves);
       } else {
-        DotQ4<R, G>(quants + b * 256, group_bytes, xq + b * kBlock, ld_q, sum);
+        // The offset of the stored weights is taken off first: the integers are exact in any order.
+        LS_UNROLL for (int r = 0; r < R; ++r) {
+          I32x16 start = OffsetSum<Format::kOffset>(x_sum + r * ld_block + b);
+          LS_UNROLL for (int g = 0; g < G; ++g) sum[r * G + g] = start;
+        }
+        Dot<Format::kBits, R, G>(block, group_bytes, xq + b * kBlock, ld_q, sum);
       }
+      const int64_t top = (Format::kSuper ? (b + w.block_phase) / 8 : b) * Format::kTopBytes;
       LS_UNROLL for (int g = 0; g < G; ++g) {
-        const int64_t at = g * group_bytes + b * 32;
-        F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(scales + at));
-        F32x16 min;
-        if constexpr (Format::kHasMin) min = LoadF16(reinterpret_cast<const uint16_t*>(mins + at));
+        F32x16 scale, min;
+        LoadScales<kType>(scales + g * group_bytes + b * 32, tops + g * group_bytes + top, &scale, &min);
         LS_UNROLL for (int r = 0; r < R; ++r) {
           F32x16& out = acc[r * G + g];
           F32x16 both = Mul(scale, Set(x_scale[r * ld_block + b]));
-          out = Fma(ToF32(sum[r * G + g]), both, out);
+          F32x16 isum;
+          if constexpr (kType == DType::kQ6_K) {
+            isum = sum_of_halves[r * G + g];
+          } else {
+            isum = ToF32(sum[r * G + g]);
+          }
+          out = Fma(isum, both, out);
           if constexpr (Format::kHasMin) out = Fma(min, Set(x_scaled_sum[r * ld_block + b]), out);
         }
       }
@@ -179,7 +213,9 @@ inline bool TileMatmul(const MatmulArgs& a);  // matmul_tiles-inl.h
 template <DType kType>
 inline void QuantMatmul(const MatmulArgs& a) {
 #ifdef LS_TILES
-  if (TileMatmul<kType>(a)) return;
+  if constexpr (kType != DType::kQ6_K) {  // whose blocks have two scales: a tile would hold half as much
+    if (TileMatmul<kType>(a)) return;
+  }
 #endif
   int group = a.group_begin;
   for (; group + kTileGroups <= a.group_end; group += kTileGroups) QuantGroups<kType, kTileGroups, true>(a, group, 0);
@@ -215,8 +251,18 @@ void Matmul(const MatmulArgs& a) {
       return QuantMatmul<DType::kQ4_0>(a);
     case DType::kQ4_1:
       return QuantMatmul<DType::kQ4_1>(a);
+    case DType::kQ5_0:
+      return QuantMatmul<DType::kQ5_0>(a);
+    case DType::kQ5_1:
+      return QuantMatmul<DType::kQ5_1>(a);
     case DType::kQ8_0:
       return QuantMatmul<DType::kQ8_0>(a);
+    case DType::kQ4_K:
+      return QuantMatmul<DType::kQ4_K>(a);
+    case DType::kQ5_K:
+      return QuantMatmul<DType::kQ5_K>(a);
+    case DType::kQ6_K:
+      return QuantMatmul<DType::kQ6_K>(a);
   }
 }
 

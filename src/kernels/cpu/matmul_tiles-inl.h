@@ -37,24 +37,22 @@ enum TileRole {
 // A block's weights as signed bytes in element order: vector v, byte o*4 + t is element 4v + t of output o.
 template <DType kType>
 LS_INLINE void UnpackBlock(const uint8_t* quants, uint8_t* to) {
-  if constexpr (kType == DType::kQ8_0) {
-    const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
-    LS_UNROLL for (int v = 0; v < 8; ++v) {
-      _mm512_store_si512(to + v * 64, _mm512_xor_si512(_mm512_loadu_si512(quants + v * 64), offset));
+  constexpr int kBits = QuantFormat<kType>::kBits, kOffset = QuantFormat<kType>::kOffset;
+  auto pair = [&]<int kV>() __attribute__((always_inline)) {
+    __m512i first, second;
+    UnpackPair<kBits, kV>(quants, &first, &second);
+    if constexpr (kOffset != 0) {
+      const __m512i offset = _mm512_set1_epi8(static_cast<char>(kOffset));
+      first = _mm512_sub_epi8(first, offset);
+      second = _mm512_sub_epi8(second, offset);
     }
-  } else {
-    const __m512i low = _mm512_set1_epi8(15), offset = _mm512_set1_epi8(QuantFormat<kType>::kOffset);
-    LS_UNROLL for (int v = 0; v < 4; ++v) {
-      const __m512i packed = _mm512_loadu_si512(quants + v * 64);
-      __m512i a = _mm512_and_si512(packed, low), b = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low);
-      if constexpr (QuantFormat<kType>::kOffset != 0) {
-        a = _mm512_sub_epi8(a, offset);
-        b = _mm512_sub_epi8(b, offset);
-      }
-      _mm512_store_si512(to + v * 64, a);
-      _mm512_store_si512(to + (v + 4) * 64, b);
-    }
-  }
+    _mm512_store_si512(to + kV * 64, first);
+    _mm512_store_si512(to + (kV + 4) * 64, second);
+  };
+  pair.template operator()<0>();
+  pair.template operator()<1>();
+  pair.template operator()<2>();
+  pair.template operator()<3>();
 }
 
 // R rows, 16 or the rows left over, against one group.
@@ -67,7 +65,7 @@ inline void TileRowsOfGroup(const MatmulArgs& a, int group, int row, bool prefet
   const int64_t num_blocks = w.k / kBlock;
   const uint8_t* quants = w.data + group * w.group_bytes;
   const uint8_t* scales = quants + num_blocks * Format::kQuantBytes;
-  const uint8_t* mins = scales + num_blocks * 32;
+  const uint8_t* tops = scales + num_blocks * 32;
   const uint8_t* ahead = quants + w.group_bytes;
   const QuantRows& x = *a.quant;
   const int64_t ld_q = x.ld_q, ld_block = x.ld_block;
@@ -106,12 +104,12 @@ inline void TileRowsOfGroup(const MatmulArgs& a, int group, int row, bool prefet
         }
       }
       if (prefetch) {
-        constexpr int kLines = (Format::kQuantBytes + (Format::kHasMin ? 64 : 32)) / 64;
+        constexpr int kLines = Format::kBlockBytes / 64;
         LS_UNROLL for (int i = 0; i < kLines; ++i) Prefetch(ahead + (b * kLines + i) * 64);
       }
-      const F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(scales + b * 32));
-      F32x16 min;
-      if constexpr (Format::kHasMin) min = LoadF16(reinterpret_cast<const uint16_t*>(mins + b * 32));
+      F32x16 scale, min;
+      const int64_t top = (Format::kSuper ? (b + w.block_phase) / 8 : b) * Format::kTopBytes;
+      LoadScales<kType>(scales + b * 32, tops + top, &scale, &min);
       const int32_t(*sum)[16] = sums[b % 2];
       LS_UNROLL for (int r = 0; r < R; ++r) {
         F32x16 both = Mul(scale, Set(x_scale[r * ld_block + b]));

@@ -63,9 +63,10 @@ void QuantiseRow(const float* x, int k, const QuantRows& out, int row) {
     I32x16 qlo = RoundToI32(Mul(lo, Set(inverse))), qhi = RoundToI32(Mul(hi, Set(inverse)));
     StoreI8(q + b * kBlock, qlo);
     StoreI8(q + b * kBlock + 16, qhi);
-    int32_t sum = ReduceAddI(AddI(qlo, qhi));
+    int32_t half_sum = ReduceAddI(qlo), sum = ReduceAddI(AddI(qlo, qhi));
     out.scale[row * out.ld_block + b] = scale;
     out.sum[row * out.ld_block + b] = sum;
+    out.half_sum[row * out.ld_block + b] = half_sum;
     out.scaled_sum[row * out.ld_block + b] = scale * static_cast<float>(sum);
   }
 }

@@ -95,6 +95,12 @@ inline I32x16 RoundToI32(F32x16 a) {
 inline I32x16 LoadI32(const int32_t* p) {
   return _mm512_loadu_si512(p);
 }
+inline I32x16 LoadU8(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline I32x16 LoadI8(const int8_t* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 inline void StoreI32(int32_t* p, I32x16 a) {
   _mm512_storeu_si512(p, a);
 }

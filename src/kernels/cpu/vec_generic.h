@@ -148,6 +148,17 @@ inline I32x16 LoadI32(const int32_t* p) {
   LS_LANES r.lane[i] = p[i];
   return r;
 }
+// Sixteen bytes, widened.
+inline I32x16 LoadU8(const uint8_t* p) {
+  I32x16 r;
+  LS_LANES r.lane[i] = p[i];
+  return r;
+}
+inline I32x16 LoadI8(const int8_t* p) {
+  I32x16 r;
+  LS_LANES r.lane[i] = p[i];
+  return r;
+}
 inline void StoreI32(int32_t* p, I32x16 a) {
   LS_LANES p[i] = a.lane[i];
 }

@@ -42,14 +42,16 @@ QuantisedRow Quantise(const std::vector<float>& x) {
     float scale = finite ? amax / 127.0f : std::numeric_limits<float>::quiet_NaN();
     float inverse = finite ? 127.0f / amax : 0.0f;
     if (finite && amax < 0x1p-100f) scale = inverse = 0.0f;
-    int sum = 0;
-    for (float v : value) {
-      int q = finite ? static_cast<int>(std::nearbyint(v * inverse)) : 0;
+    int sum = 0, half_sum = 0;
+    for (int j = 0; j < kBlock; ++j) {
+      int q = finite ? static_cast<int>(std::nearbyint(value[j] * inverse)) : 0;
       row.q.push_back(q);
       sum += q;
+      if (j < kBlock / 2) half_sum += q;
     }
     row.scale.push_back(scale);
     row.sum.push_back(sum);
+    row.half_sum.push_back(half_sum);
   }
   return row;
 }
@@ -62,17 +64,92 @@ float Half(const uint8_t* p) {
   return F16ToF32(h);
 }
 
-float DotQuantBlock(DType dtype, const uint8_t* block, const int* xq, float x_scale, int x_sum, float acc) {
-  int isum = 0;
-  for (int j = 0; j < kBlock; ++j) {
-    int w = 0;
-    if (dtype == DType::kQ8_0) w = static_cast<int8_t>(block[2 + j]);
-    if (dtype == DType::kQ4_0) w = (j < 16 ? block[2 + j] & 15 : block[2 + j - 16] >> 4) - 8;
-    if (dtype == DType::kQ4_1) w = j < 16 ? block[4 + j] & 15 : block[4 + j - 16] >> 4;
-    isum += w * xq[j];
+// Block `b` of a file row as the law sees it: 32 integers, and what they are multiplied by.
+struct WeightBlock {
+  int q[kBlock];
+  float scale;  // exact: at most 11 + 6 bits
+  float min = 0;
+  bool has_min = false;
+  int half_scale[2] = {1, 1};  // Q6_K: of the two halves
+};
+
+// The 6-bit scale and minimum of block b of a Q4_K or Q5_K superblock: twelve bytes hold eight of each.
+void SixBits(const uint8_t* s, int b, int* scale, int* min) {
+  if (b < 4) {
+    *scale = s[b] & 63;
+    *min = s[b + 4] & 63;
+  } else {
+    *scale = (s[b + 4] & 15) | (s[b - 4] >> 6) << 4;
+    *min = (s[b + 4] >> 4) | (s[b] >> 6) << 4;
   }
-  acc = std::fma(static_cast<float>(isum), Half(block) * x_scale, acc);
-  if (dtype == DType::kQ4_1) acc = std::fma(Half(block + 2), x_scale * static_cast<float>(x_sum), acc);
+}
+
+WeightBlock ReadBlock(DType dtype, const uint8_t* file_row, int b) {
+  const DTypeInfo info = GetDTypeInfo(dtype);
+  const int blocks_in_file_block = static_cast<int>(info.block_elems) / kBlock;
+  const uint8_t* p = file_row + static_cast<size_t>(b / blocks_in_file_block) * info.block_bytes;
+  b %= blocks_in_file_block;
+  auto nibble = [](const uint8_t* quants, int j) { return j < 16 ? quants[j] & 15 : quants[j - 16] >> 4; };
+  auto bit = [](const uint8_t* bits, int j) { return (bits[j / 8] >> (j % 8)) & 1; };
+  WeightBlock w;
+  for (int j = 0; j < kBlock; ++j) {
+    int& q = w.q[j];
+    switch (dtype) {
+      case DType::kQ4_0:
+        q = nibble(p + 2, j) - 8;
+        break;
+      case DType::kQ4_1:
+        q = nibble(p + 4, j);
+        break;
+      case DType::kQ5_0:
+        q = nibble(p + 6, j) + 16 * bit(p + 2, j) - 16;
+        break;
+      case DType::kQ5_1:
+        q = nibble(p + 8, j) + 16 * bit(p + 4, j);
+        break;
+      case DType::kQ8_0:
+        q = static_cast<int8_t>(p[2 + j]);
+        break;
+      case DType::kQ4_K:  // 32 bytes hold two blocks, one in the low nibbles
+        q = (p[16 + b / 2 * 32 + j] >> (b % 2 * 4)) & 15;
+        break;
+      case DType::kQ5_K:  // byte j of the high bits holds element j of all eight blocks
+        q = ((p[48 + b / 2 * 32 + j] >> (b % 2 * 4)) & 15) + 16 * ((p[16 + j] >> b) & 1);
+        break;
+      case DType::kQ6_K: {  // 128 elements share 64 bytes of nibbles and 32 of bit pairs
+        const int part = b / 4, i = b % 4;
+        const int low = (p[part * 64 + i % 2 * 32 + j] >> (i / 2 * 4)) & 15;
+        const int high = (p[128 + part * 32 + j] >> (i * 2)) & 3;
+        q = low + 16 * high - 32;
+        break;
+      }
+      default:
+        q = 0;
+    }
+  }
+  w.scale = Half(dtype == DType::kQ6_K ? p + 208 : p);
+  if (dtype == DType::kQ4_1 || dtype == DType::kQ5_1) {
+    w.has_min = true;
+    w.min = Half(p + 2);
+  }
+  if (dtype == DType::kQ4_K || dtype == DType::kQ5_K) {
+    int scale, min;
+    SixBits(p + 4, b, &scale, &min);
+    w.has_min = true;
+    w.scale *= static_cast<float>(scale);
+    w.min = -(Half(p + 2) * static_cast<float>(min));
+  }
+  if (dtype == DType::kQ6_K) {
+    for (int half = 0; half < 2; ++half) w.half_scale[half] = static_cast<int8_t>(p[192 + 2 * b + half]);
+  }
+  return w;
+}
+
+float DotQuantBlock(const WeightBlock& w, const int* xq, float x_scale, int x_sum, float acc) {
+  int isum = 0;
+  for (int j = 0; j < kBlock; ++j) isum += w.half_scale[j / 16] * w.q[j] * xq[j];
+  acc = std::fma(static_cast<float>(isum), w.scale * x_scale, acc);
+  if (w.has_min) acc = std::fma(w.min, x_scale * static_cast<float>(x_sum), acc);
   return acc;
 }
 
@@ -83,8 +160,8 @@ float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end, cons
   float acc = 0;
   if (IsQuantised(dtype)) {
     for (int b = k_begin / kBlock; b < k_end / kBlock; ++b) {
-      acc = DotQuantBlock(dtype, file_row + static_cast<size_t>(b) * GetDTypeInfo(dtype).block_bytes,
-                          &xq.q[static_cast<size_t>(b) * kBlock], xq.scale[b], xq.sum[b], acc);
+      acc = DotQuantBlock(ReadBlock(dtype, file_row, b), &xq.q[static_cast<size_t>(b) * kBlock], xq.scale[b], xq.sum[b],
+                          acc);
     }
     return acc;
   }

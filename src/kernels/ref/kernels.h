@@ -27,9 +27,10 @@ class CanonicalSum {
 };
 
 struct QuantisedRow {
-  std::vector<int> q;        // [ceil(k / 32) * 32]
-  std::vector<float> scale;  // [blocks]
-  std::vector<int> sum;      // [blocks]
+  std::vector<int> q;         // [ceil(k / 32) * 32]
+  std::vector<float> scale;   // [blocks]
+  std::vector<int> sum;       // [blocks]
+  std::vector<int> half_sum;  // [blocks]  of the first 16
 };
 
 QuantisedRow Quantise(const std::vector<float>& x);

@@ -23,8 +23,10 @@ bool LlamaForward(StepContext& c) {
     if (!Mlp(c, w)) return false;
   }
   if (!c.FinalNorm(c.weights().output_norm)) return false;
-  c.weights().output.Run(c, c.view().logits + c.shard().vocab.begin, c.view().ld_logits);
-  c.Stamp(trace::Owner::kMatmul);
+  if (c.view().num_logits_rows > 0) {  // none: a chunk of a prompt before the last
+    c.weights().output.Run(c, c.view().logits + c.shard().vocab.begin, c.view().ld_logits);
+    c.Stamp(trace::Owner::kMatmul);
+  }
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/dtype.h"
 
@@ -25,5 +26,8 @@ const GgmlType* FindGgmlType(uint32_t id);
 
 // True for the ids whose layouts ggml dropped: such files must be made again, no engine reads them.
 bool IsWithdrawnGgmlType(uint32_t id);
+
+// The names of the types that have a kernel, for messages: "F32, F16, ...".
+std::string BuiltGgmlTypes();
 
 }  // namespace lockstep::model

@@ -6,9 +6,9 @@
 // Requires: a little-endian host
 // Errors:   kNotFound         the file, a part or a key is absent
 //           kCorruptFile      the file contradicts its format: a length or offset that leaves the file, a duplicate key
-//                             or tensor, a product that overflows, tensors that overlap, parts of different models
+//                             or tensor, a product that overflows, tensors that overlap, parts of different models; or
+//                             the path is a directory, a pipe or a device
 //           kUnsupported      legal, but not built: version, big-endian data, tensor type, data not aligned to its type
-//           kInvalidArgument  the path is a directory or another non-file
 //           Each text is one line naming file, key or tensor, offset where it helps, and the value.
 // Threads:  immutable after Open; any
 // Cost:     Open reads the metadata once and touches no tensor data; memory is O(keys + tensors), never O(a length that

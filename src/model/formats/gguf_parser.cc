@@ -297,9 +297,7 @@ Status GgufParser::Layout(std::string_view name, GgufTensor* tensor) const {
   }
   if (!type.dtype && mode_ == GgufMode::kLoad) {
     return Unsupported(
-        fmt::format("{}: tensor {}: type {} has no kernel here (F32, F16, BF16, Q4_0, Q4_1, "
-                    "Q8_0 have)",
-                    name_, name, type.name));
+        fmt::format("{}: tensor {}: type {} has no kernel here ({} have)", name_, name, type.name, BuiltGgmlTypes()));
   }
   if (type.dtype) tensor->dtype = *type.dtype;
   return OkStatus();

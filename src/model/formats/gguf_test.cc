@@ -89,11 +89,29 @@ TEST(Gguf, ATensorWithADimensionOfZeroHasNoData) {
 }
 
 TEST(Gguf, InspectModeTakesTypesWithoutAKernel) {
-  auto f = Open("tensor_no_kernel_q4_k.gguf", GgufMode::kInspect);
+  auto f = Open("tensor_no_kernel_q3_k.gguf", GgufMode::kInspect);
   ASSERT_TRUE(f);
-  EXPECT_STREQ(f->tensors()[0].type->name, "Q4_K");
-  EXPECT_EQ(f->tensors()[0].bytes, 144u);
+  EXPECT_STREQ(f->tensors()[0].type->name, "Q3_K");
+  EXPECT_EQ(f->tensors()[0].bytes, 110u);
   EXPECT_FALSE(f->tensors()[0].type->dtype.has_value());
+}
+
+TEST(Gguf, AMixOfSuperblocksAndBlocksIsRead) {
+  auto f = Open("model_q4_k_m_ok.gguf");
+  ASSERT_TRUE(f);
+  const std::pair<const char*, std::pair<DType, size_t>> expected[] = {
+      {"token_embd.weight", {DType::kQ6_K, 4 * 210}},
+      {"blk.0.attn_q.weight", {DType::kQ4_K, 32 * 144}},
+      {"blk.0.attn_v.weight", {DType::kQ6_K, 16 * 210}},
+      {"blk.0.attn_output.weight", {DType::kQ5_0, 256 * 22}},  // rows of 32 hold no superblock
+      {"blk.0.ffn_down.weight", {DType::kQ8_0, 256 * 34}},
+  };
+  for (const auto& [name, want] : expected) {
+    const GgufTensor* t = f->Find(name);
+    ASSERT_TRUE(t) << name;
+    EXPECT_EQ(t->dtype, want.first) << name;
+    EXPECT_EQ(t->bytes, want.second) << name;
+  }
 }
 
 // Case C6: from any part the same weights as the unsplit file.
@@ -139,7 +157,7 @@ TEST(WeightSource, RowsAndColumns) {
 
 TEST(Gguf, AMissingFileAndAFolderAreNamed) {
   EXPECT_EQ(GgufFile::Open(kFolder + "absent.gguf").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(GgufFile::Open(kFolder).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(GgufFile::Open(kFolder).status().code(), StatusCode::kCorruptFile);
 }
 
 // Bounds checks must not make a large vocabulary slow to load: 128k tokens and 280k merges, as Llama 3 has.

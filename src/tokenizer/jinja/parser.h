@@ -7,6 +7,7 @@
 // Source:  Jinja 3.1's grammar (operator precedence: ~ binds tighter than +, unary minus tighter than **)
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@
 namespace lockstep::tokenizer::jinja {
 
 // Levels of expressions and of blocks together. CPython refuses a template at about 100 levels; one level costs the
-// parser some 12 frames, so 200 stay far below a thread's 8 MiB of stack, sanitizers included.
+// parser some 16 frames, so 200 stay far below a thread's 8 MiB of stack, sanitizers included.
 inline constexpr uint32_t kMaxTreeDepth = 200;
 
 Result<std::shared_ptr<const Program>> Parse(const std::string& source);
@@ -49,6 +50,7 @@ class Parser {
   // Without conditionals where an "if" belongs to the statement: the iterable of a for, the condition of an if.
   ExprPtr ParseExpr(bool allows_conditional = true);
   ExprPtr ParseTupleOrExpr(bool allows_conditional = true);
+  ExprPtr ParseLevel(ExprKind kind, std::initializer_list<const char*> ops, ExprPtr (Parser::*operand)());
   ExprPtr ParseOr();
   ExprPtr ParseAnd();
   ExprPtr ParseNot();

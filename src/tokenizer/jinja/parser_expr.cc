@@ -63,16 +63,24 @@ ExprPtr Parser::ParseTupleOrExpr(bool allows_conditional) {
   return tuple;
 }
 
-ExprPtr Parser::ParseOr() {
-  ExprPtr left = ParseAnd();
-  while (TakeName("or")) left = Binary(ExprKind::kOr, "or", std::move(left), ParseAnd());
+// Operators of one precedence, which associate to the left: `operand` parses what binds tighter.
+ExprPtr Parser::ParseLevel(ExprKind kind, std::initializer_list<const char*> ops, ExprPtr (Parser::*operand)()) {
+  ExprPtr left = (this->*operand)();
+  while (!failed()) {
+    const auto op = std::find_if(ops.begin(), ops.end(), [this](const char* o) { return IsOp(o) || IsName(o); });
+    if (op == ops.end()) break;
+    Next();
+    left = Binary(kind, *op, std::move(left), (this->*operand)());
+  }
   return left;
 }
 
+ExprPtr Parser::ParseOr() {
+  return ParseLevel(ExprKind::kOr, {"or"}, &Parser::ParseAnd);
+}
+
 ExprPtr Parser::ParseAnd() {
-  ExprPtr left = ParseNot();
-  while (TakeName("and")) left = Binary(ExprKind::kAnd, "and", std::move(left), ParseNot());
-  return left;
+  return ParseLevel(ExprKind::kAnd, {"and"}, &Parser::ParseNot);
 }
 
 ExprPtr Parser::ParseNot() {
@@ -109,13 +117,7 @@ ExprPtr Parser::ParseCompare() {
 }
 
 ExprPtr Parser::ParseSum() {
-  ExprPtr left = ParseConcat();
-  while (!failed() && (IsOp("+") || IsOp("-"))) {
-    std::string op = Now().text;
-    Next();
-    left = Binary(ExprKind::kBinary, std::move(op), std::move(left), ParseConcat());
-  }
-  return left;
+  return ParseLevel(ExprKind::kBinary, {"+", "-"}, &Parser::ParseConcat);
 }
 
 ExprPtr Parser::ParseConcat() {
@@ -128,13 +130,7 @@ ExprPtr Parser::ParseConcat() {
 }
 
 ExprPtr Parser::ParseProduct() {
-  ExprPtr left = ParsePower();
-  while (!failed() && (IsOp("*") || IsOp("/") || IsOp("//") || IsOp("%"))) {
-    std::string op = Now().text;
-    Next();
-    left = Binary(ExprKind::kBinary, std::move(op), std::move(left), ParsePower());
-  }
-  return left;
+  return ParseLevel(ExprKind::kBinary, {"*", "/", "//", "%"}, &Parser::ParsePower);
 }
 
 ExprPtr Parser::ParsePower() {
