@@ -20,6 +20,7 @@ build_packages=(
 test_packages=(
   clang libclang-rt-dev llvm                        # libFuzzer comes with clang's run-time library; names in traces
   clang-format
+  valgrind                                          # counts instructions: bench/instruction_budget.py
 )
 
 list_only=0

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <fstream>
+#include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -73,6 +75,25 @@ TEST(MmapFile, ReadsAFileAndNamesAMissingOne) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(MmapFile::Open(pipe).status().code(), StatusCode::kCorruptFile);
   std::remove(pipe.c_str());
+}
+
+TEST(MmapFile, DroppedPagesComeBackAsTheyWere) {
+  std::string path = testing::TempDir() + "mmap_file_drop_test";
+  std::string text;
+  for (int i = 0; text.size() < 20000; ++i) text += std::to_string(i);
+  std::ofstream(path) << text;
+  auto file = MmapFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  const std::span<const uint8_t> bytes = (*file)->bytes();
+  for (auto [begin, count] : {std::pair<size_t, size_t>{5000, 9000}, {0, 0}, {0, text.size()}, {text.size(), 0}}) {
+    EXPECT_TRUE((*file)->Holds(bytes.subspan(begin, count)));
+    (*file)->Drop(bytes.subspan(begin, count));
+    (*file)->Fetch(bytes.subspan(begin, count));
+    EXPECT_EQ(std::string(bytes.begin(), bytes.end()), text);
+  }
+  EXPECT_FALSE((*file)->Holds({bytes.data() + 1, bytes.size()}));
+  const uint8_t elsewhere[2] = {};
+  EXPECT_FALSE((*file)->Holds(elsewhere));
 }
 
 TEST(CheckDeathTest, PrintsBothValues) {

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace lockstep {
 
 Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
@@ -32,6 +34,32 @@ Result<std::unique_ptr<MmapFile>> MmapFile::Open(const std::string& path) {
   }
   close(fd);
   return std::unique_ptr<MmapFile>(new MmapFile(path, static_cast<const uint8_t*>(data), size_bytes));
+}
+
+bool MmapFile::Holds(std::span<const uint8_t> part) const {
+  return part.data() >= data_ && part.size() <= size_bytes_ &&
+         static_cast<size_t>(part.data() - data_) <= size_bytes_ - part.size();
+}
+
+void MmapFile::Advise(std::span<const uint8_t> part, int advice) const {
+  LS_CHECK(Holds(part));
+  const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t begin = static_cast<size_t>(part.data() - data_) / page_bytes * page_bytes;
+  const size_t end = static_cast<size_t>(part.data() - data_) + part.size();
+  if (end > begin) (void)madvise(const_cast<uint8_t*>(data_) + begin, end - begin, advice);
+}
+
+void MmapFile::Fetch(std::span<const uint8_t> part) const {
+#ifdef MADV_POPULATE_READ
+  Advise(part, MADV_POPULATE_READ);
+#else
+  LS_CHECK(Holds(part));
+#endif
+}
+
+void MmapFile::Drop(std::span<const uint8_t> part) const {
+  // Nothing is lost: the mapping is read-only, so no page of it differs from the file. A refusal costs memory only.
+  Advise(part, MADV_DONTNEED);
 }
 
 MmapFile::~MmapFile() {

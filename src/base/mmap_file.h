@@ -27,9 +27,20 @@ class MmapFile {
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_bytes_}; }
 
+  // Whether `part` lies in this mapping.
+  bool Holds(std::span<const uint8_t> part) const;
+  // Asks for the pages of `part` at once, where reading it would ask for a few at a time. Never fails: a system that
+  // cannot do it leaves it to the reading. Requires Holds(part).
+  void Fetch(std::span<const uint8_t> part) const;
+  // Takes the pages of `part` (all that it touches) out of this process's memory; they stay in the system's cache and
+  // come back when they are read. Requires Holds(part).
+  void Drop(std::span<const uint8_t> part) const;
+
  private:
   MmapFile(std::string path, const uint8_t* data, size_t size_bytes)
       : path_(std::move(path)), data_(data), size_bytes_(size_bytes) {}
+
+  void Advise(std::span<const uint8_t> part, int advice) const;
 
   std::string path_;
   const uint8_t* data_;

@@ -11,6 +11,7 @@
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/text_table.h"
+#include "device/cpu/read_bandwidth.h"
 #include "model/config.h"
 #include "model/formats/weight_source.h"
 #include "step/step_runner.h"
@@ -23,6 +24,7 @@ struct StepFlags {
   std::string widths = "1,2,4,8,16";
   int context = 32;
   int reps = 40;
+  bool roofline = false;
 };
 
 struct WidthResult {
@@ -30,6 +32,16 @@ struct WidthResult {
   double us_min = 0, us_p50 = 0;
   std::vector<trace::StepSummary> by_member;
   step::StepCensus census;
+  int64_t bytes = 0;  // that the step reads and writes in memory
+};
+
+// What reading alone would take: the measured bandwidth of the same threads over as much memory.
+struct Roofline {
+  size_t working_set_bytes = 0;  // that a step of the narrowest width reads
+  double gbps = 0;
+
+  double LimitUs(const WidthResult& r) const { return static_cast<double>(r.bytes) / gbps / 1e3; }
+  double OverLimit(const WidthResult& r) const { return r.us_min / LimitUs(r); }  // the best step over the best reading
 };
 
 Result<std::vector<int>> ParseWidths(const std::string& list) {
@@ -97,10 +109,24 @@ Result<WidthResult> Measure(engine::Engine& engine, const StepFlags& flags, int 
   result.us_p50 = us[us.size() / 2];
   for (const trace::StepBreakdown& b : runner.TakeBreakdowns()) result.by_member.push_back(trace::Summarize(b));
   result.census = runner.census();
+  result.bytes = runner.Traffic(flags.context, width, width <= step::kMaxTreeRows ? width : 1).total();
   return result;
 }
 
-nlohmann::ordered_json RowJson(const WidthResult& r, const WidthResult& first) {
+// Keeps the better of this measurement and what `roofline` holds.
+Status MeasureRoofline(step::StepRunner& runner, int context, int narrowest, Roofline* roofline) {
+  const step::StepTraffic traffic = runner.Traffic(context, narrowest, 1);
+  roofline->working_set_bytes = static_cast<size_t>(traffic.weights + traffic.kv);
+  device::cpu::ReadBandwidthOptions options = {roofline->working_set_bytes, {}, 60};
+  const step::StepOptions& o = runner.options();
+  for (const std::vector<int>& rank : o.cpus) options.cpus.insert(options.cpus.end(), rank.begin(), rank.end());
+  if (options.cpus.empty()) options.cpus.assign(static_cast<size_t>(o.tp) * static_cast<size_t>(o.threads), -1);
+  LS_ASSIGN_OR_RETURN(double gbps, device::cpu::MeasureReadGbps(options));
+  roofline->gbps = std::max(roofline->gbps, gbps);
+  return OkStatus();
+}
+
+nlohmann::ordered_json RowJson(const WidthResult& r, const WidthResult& first, const Roofline* roofline) {
   nlohmann::ordered_json row;
   row["width"] = r.width;
   row["step_us_min"] = r.us_min;
@@ -113,14 +139,31 @@ nlohmann::ordered_json RowJson(const WidthResult& r, const WidthResult& first) {
   row["all_reduces"] = r.census.all_reduces;
   row["kernels"] = r.census.kernels;
   row["host_syncs"] = 0;  // a CPU step runs on the host; it never waits for it
+  if (roofline != nullptr) {
+    row["bytes"] = r.bytes;
+    row["limit_us"] = roofline->LimitUs(r);
+    row["over_limit"] = roofline->OverLimit(r);
+  }
   return row;
 }
 
-void Print(const std::vector<WidthResult>& results) {
-  TextTable table({"width", "min us", "p50 us", "over width 1"});
+void Print(const std::vector<WidthResult>& results, const Roofline* roofline) {
+  std::vector<std::string> columns = {"width", "min us", "p50 us", "over width 1"};
+  if (roofline != nullptr) columns.insert(columns.end(), {"bytes", "limit us", "over limit"});
+  TextTable table(columns);
   for (const WidthResult& r : results) {
-    table.AddRow({std::to_string(r.width), fmt::format("{:.0f}", r.us_min), fmt::format("{:.0f}", r.us_p50),
-                  fmt::format("{:.2f}", r.us_p50 / results[0].us_p50)});
+    std::vector<std::string> row = {std::to_string(r.width), fmt::format("{:.0f}", r.us_min),
+                                    fmt::format("{:.0f}", r.us_p50),
+                                    fmt::format("{:.2f}", r.us_p50 / results[0].us_p50)};
+    if (roofline != nullptr) {
+      row.insert(row.end(), {std::to_string(r.bytes), fmt::format("{:.0f}", roofline->LimitUs(r)),
+                             fmt::format("{:.2f}", roofline->OverLimit(r))});
+    }
+    table.AddRow(std::move(row));
+  }
+  if (roofline != nullptr) {
+    fmt::print("limit: the same threads read {:.0f} MB at {:.1f} GB/s; over limit: min over limit\n",
+               static_cast<double>(roofline->working_set_bytes) / 1e6, roofline->gbps);
   }
   fmt::print("{}\nwhere a step's time goes, us (mean), by rank and thread:\n", table.ToString());
   std::vector<std::string> heading = {"width  rank.thread"};
@@ -154,6 +197,10 @@ Status BenchStep(StepFlags flags) {
   std::span<const int32_t> behind = std::span(tokens).subspan(static_cast<size_t>(flags.context));
   std::vector<WidthResult> results;
   Progress progress;
+  // Before the steps and after them: on a shared machine one of the two may meet a busy moment.
+  Roofline roofline;
+  const int narrowest = *std::min_element(widths.begin(), widths.end());
+  if (flags.roofline) LS_RETURN_IF_ERROR(MeasureRoofline(engine->runner(), flags.context, narrowest, &roofline));
   for (int width : widths) {
     progress.Show(fmt::format("width {}", width));
     auto result = Measure(*engine, flags, width, behind);
@@ -161,16 +208,22 @@ Status BenchStep(StepFlags flags) {
     LS_RETURN_IF_ERROR(result.status());
     results.push_back(std::move(result).value());
   }
+  if (flags.roofline) LS_RETURN_IF_ERROR(MeasureRoofline(engine->runner(), flags.context, narrowest, &roofline));
+  const Roofline* const limit = flags.roofline ? &roofline : nullptr;
   progress.Clear();
   if (!flags.engine.json_only()) {
     fmt::print("{}, tp {}, threads {} a rank, {}; context {}, logits for all rows of up to 256\n", flags.engine.model,
                flags.engine.tp, engine->options().threads, engine->runner().isa_name(), flags.context);
-    Print(results);
+    Print(results, limit);
   }
   nlohmann::ordered_json json = {
       {"model", flags.engine.model},        {"tp", flags.engine.tp},    {"backend", "cpu"},
       {"isa", engine->runner().isa_name()}, {"context", flags.context}, {"rows", nlohmann::ordered_json::array()}};
-  for (const WidthResult& r : results) json["rows"].push_back(RowJson(r, results[0]));
+  if (limit != nullptr) {
+    json["read_bytes"] = limit->working_set_bytes;
+    json["read_gbps"] = limit->gbps;
+  }
+  for (const WidthResult& r : results) json["rows"].push_back(RowJson(r, results[0], limit));
   return WriteJson(flags.engine.json, json.dump());
 }
 
@@ -183,6 +236,7 @@ void AddBenchStep(CLI::App& bench, Action* action) {
   command->add_option("--widths", flags->widths, "Rows of a step, comma-separated")->capture_default_str();
   command->add_option("--context", flags->context, "Tokens in the cache before the step")->capture_default_str();
   command->add_option("--reps", flags->reps, "Steps a width")->capture_default_str();
+  command->add_flag("--roofline", flags->roofline, "Beside each width: bytes, and the time that reading them takes");
   command->callback([flags, action] { *action = [flags] { return BenchStep(*flags); }; });
 }
 

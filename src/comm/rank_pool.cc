@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -132,7 +133,7 @@ void RankPool::RunMember(int rank, int thread, const Body& body) {
 bool RankPool::WaitChildren(double secs) {
   const int64_t deadline_ns = SteadyNs() + static_cast<int64_t>(secs * 1e9);
   const bool by_process = group_->options().mode == RankMode::kProcess;
-  for (;;) {
+  for (int nap_us = 20;; nap_us = std::min(2 * nap_us, 500)) {  // most leave at once
     group_->ReapDead();
     bool alone = true;
     for (pid_t child : group_->children_) alone = alone && child == 0;
@@ -143,7 +144,7 @@ bool RankPool::WaitChildren(double secs) {
     }
     if (alone) return true;
     if (SteadyNs() >= deadline_ns) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    std::this_thread::sleep_for(std::chrono::microseconds(nap_us));
   }
 }
 

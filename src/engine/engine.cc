@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 
 #include "base/log.h"
 #include "engine/drafting.h"
@@ -115,6 +116,11 @@ struct Engine::Run {
 
 namespace {
 
+Result<std::unique_ptr<tokenizer::Tokenizer>> MakeTokenizer(const model::GgufFile& file) {
+  LS_ASSIGN_OR_RETURN(tokenizer::TokenizerSpec spec, TokenizerSpecOf(file));
+  return tokenizer::Tokenizer::Create(std::move(spec));
+}
+
 Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
   const int trained = static_cast<int>(std::min<uint32_t>(config.context_length, 1u << 30));
   if (o->context == 0) o->context = std::min(trained, 4096);
@@ -142,11 +148,18 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   LS_RETURN_IF_ERROR(FillDefaults(s.source->config(), &s.options));
   // Before the tokenizer is built: a cut that cannot be is said at once.
   LS_RETURN_IF_ERROR(model::MakeShardPlan(s.source->config(), options.tp).status());
-  LS_ASSIGN_OR_RETURN(tokenizer::TokenizerSpec spec, TokenizerSpecOf(*s.source->gguf()));
-  LS_ASSIGN_OR_RETURN(s.tokenizer, tokenizer::Tokenizer::Create(std::move(spec)));
+  // The tables take longer than the look at the machine, and neither needs the other. Ranks that will be forked need a
+  // process without other threads, and one that has ended may still be counted: there one comes after the other.
+  auto building = std::async(options.process_ranks ? std::launch::deferred : std::launch::async | std::launch::deferred,
+                             [&s] { return MakeTokenizer(*s.source->gguf()); });
+  auto found = topology::DiscoverMachine();
+  LS_ASSIGN_OR_RETURN(s.tokenizer, building.get());
+  LS_ASSIGN_OR_RETURN(topology::Machine machine, std::move(found));
   s.chat_template = ChatTemplateOf(*s.source->gguf());
+  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {  // megabytes that nobody reads again
+    if (const model::GgufValue* value = s.source->gguf()->FindValue(key)) s.source->Drop(value->payload);
+  }
 
-  LS_ASSIGN_OR_RETURN(topology::Machine machine, topology::DiscoverMachine());
   if (s.options.threads == 0) s.options.threads = std::max(1, machine.num_usable_cores() / s.options.tp);
   topology::Placement placement = topology::PlaceRanks(machine, s.options.tp, s.options.threads);
   if (!placement.warning.empty()) LogWarning(placement.warning);

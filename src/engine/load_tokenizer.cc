@@ -3,10 +3,6 @@
 namespace lockstep::engine {
 namespace {
 
-std::vector<std::string> Owned(const std::vector<std::string_view>& views) {
-  return {views.begin(), views.end()};
-}
-
 // A key that may be absent but not of another type.
 Status OptionalId(const model::GgufFile& file, std::string_view key, int32_t* id) {
   if (!file.Has(key)) return OkStatus();
@@ -30,14 +26,12 @@ Result<tokenizer::TokenizerSpec> TokenizerSpecOf(const model::GgufFile& file) {
   if (file.Has("tokenizer.ggml.pre")) {
     LS_ASSIGN_OR_RETURN(spec.pre, file.GetString("tokenizer.ggml.pre"));
   }
-  LS_ASSIGN_OR_RETURN(std::vector<std::string_view> tokens, file.GetStrings("tokenizer.ggml.tokens"));
-  spec.tokens = Owned(tokens);
+  LS_ASSIGN_OR_RETURN(spec.tokens, file.GetStrings("tokenizer.ggml.tokens"));
   if (file.Has("tokenizer.ggml.token_type")) {
     LS_ASSIGN_OR_RETURN(spec.token_types, file.GetInts("tokenizer.ggml.token_type"));
   }
   if (file.Has("tokenizer.ggml.merges")) {
-    LS_ASSIGN_OR_RETURN(std::vector<std::string_view> merges, file.GetStrings("tokenizer.ggml.merges"));
-    spec.merges = Owned(merges);
+    LS_ASSIGN_OR_RETURN(spec.merges, file.GetStrings("tokenizer.ggml.merges"));
   }
   LS_RETURN_IF_ERROR(OptionalId(file, "tokenizer.ggml.bos_token_id", &spec.bos_id));
   LS_RETURN_IF_ERROR(OptionalId(file, "tokenizer.ggml.eos_token_id", &spec.eos_id));
@@ -52,6 +46,7 @@ Result<tokenizer::TokenizerSpec> LoadTokenizerSpec(const std::string& path) {
   LS_ASSIGN_OR_RETURN(auto file, model::GgufFile::Open(path, model::GgufMode::kInspect));
   auto spec = TokenizerSpecOf(*file);
   if (!spec.ok()) return spec.status().WithContext(path);
+  spec->owners.push_back(std::shared_ptr<const model::GgufFile>(std::move(file)));
   return spec;
 }
 

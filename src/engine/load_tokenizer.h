@@ -12,8 +12,9 @@
 
 namespace lockstep::engine {
 
+// The file must outlive the result, whose texts lie in it.
 Result<tokenizer::TokenizerSpec> TokenizerSpecOf(const model::GgufFile& file);
-// The same from a path; the file may hold a vocabulary alone.
+// The same from a path, the file kept by the result; it may hold a vocabulary alone.
 Result<tokenizer::TokenizerSpec> LoadTokenizerSpec(const std::string& path);
 
 // The file's chat template, or "".

@@ -1,10 +1,12 @@
 #include "kernels/pack.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "kernels/pack_group.h"
 #include "kernels/ref/half.h"
 
 namespace lockstep::kernels {
@@ -246,13 +248,22 @@ PackedMatrix Pack(const PackRequest& q, uint8_t* destination, int group_begin, i
   const int64_t row_bytes = q.source_cols / info.block_elems * info.block_bytes;
   const GroupLayout layout(q.dtype, q.k_begin, q.k_count);
   const int64_t group_bytes = layout.bytes;
+  auto row_at = [&](int output) { return q.source + (q.row_of ? q.row_of(output) : q.first_row + output) * row_bytes; };
   for (int group = group_begin; group < group_end; ++group) {
     uint8_t* out = destination + group * group_bytes;
-    if (group * 16 + 16 > q.num_outputs) std::memset(out, 0, static_cast<size_t>(group_bytes));
+    if (group * 16 + 16 > q.num_outputs) {
+      std::memset(out, 0, static_cast<size_t>(group_bytes));
+    } else if (HasPackGroup(q.dtype)) {
+      const uint8_t *rows[16], *ahead[16];
+      for (int lane = 0; lane < 16; ++lane) {
+        rows[lane] = row_at(group * 16 + lane);
+        ahead[lane] = group + 1 < group_end ? row_at(std::min(group * 16 + 16 + lane, q.num_outputs - 1)) : rows[lane];
+      }
+      PackGroup(q, rows, ahead, out);
+      continue;
+    }
     for (int lane = 0; lane < 16 && group * 16 + lane < q.num_outputs; ++lane) {
-      int output = group * 16 + lane;
-      int64_t row = q.row_of ? q.row_of(output) : q.first_row + output;
-      const uint8_t* file_row = q.source + row * row_bytes;
+      const uint8_t* file_row = row_at(group * 16 + lane);
       if (IsQuantised(q.dtype)) {
         ForQuantType(q.dtype, [&]<DType kType>() { PackQuantOutput<kType>(q, file_row, lane, out); });
       } else {

@@ -1,10 +1,11 @@
-// One rank's keys and values: [layer, page, kv head, {K, V}, kKvChunk, Dh].
+// One rank's keys and values: [page, layer, kv head, {K, V}, kKvChunk, Dh].
 //
 // Shapes:   a page of one head is [kKvChunk, Dh], keys then values; Dh padded to a multiple of 16
 // Units:    slots in tokens; bytes
 // Errors:   kOutOfMemory  the address space or the memory is refused; names the bytes
 // Threads:  disjoint (layer, head, slot) may be written at once
-// Capture:  Create no, the rest yes. Memory is reserved at once and becomes resident page by page, as it is written.
+// Capture:  Create no, the rest yes. Memory is reserved at once and becomes resident page by page, as it is written:
+//           pages come first in the layout, so that a short text in a large context takes a small part of it.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class KvStore {
  private:
   uint8_t* At(int layer, int page, int head) const {
     return base_ +
-           ((static_cast<int64_t>(layer) * shape_.num_pages + page) * shape_.num_kv_heads + head) * 2 * half_bytes_;
+           ((static_cast<int64_t>(page) * shape_.num_layers + layer) * shape_.num_kv_heads + head) * 2 * half_bytes_;
   }
 
   KvShape shape_{};

@@ -10,7 +10,8 @@ RopeTable MakeRopeTable(const ModelConfig& c, int num_positions) {
   RopeTable table;
   table.half = static_cast<int>(c.head_dim) / 2;
   const double log_theta = Log64(c.rope_theta);
-  std::vector<double> frequency(table.half);
+  std::vector<double>& frequency = table.frequency;
+  frequency.resize(static_cast<size_t>(table.half));
   for (int i = 0; i < table.half; ++i) {
     frequency[i] = Exp64(-log_theta * (2.0 * i / c.head_dim));
     if (c.rope_scaling == RopeScaling::kLinear) frequency[i] /= c.rope_factor;
@@ -18,15 +19,18 @@ RopeTable MakeRopeTable(const ModelConfig& c, int num_positions) {
   }
   table.cos.resize(static_cast<size_t>(num_positions) * table.half);
   table.sin.resize(table.cos.size());
-  for (int p = 0; p < num_positions; ++p) {
-    for (int i = 0; i < table.half; ++i) {
-      double sin, cos;
-      kernels::ref::SinCos64(p * frequency[i], &sin, &cos);
-      table.cos[static_cast<size_t>(p) * table.half + i] = static_cast<float>(cos);
-      table.sin[static_cast<size_t>(p) * table.half + i] = static_cast<float>(sin);
+  return table;
+}
+
+void RopeTable::Fill(int begin, int end) {
+  for (int p = begin; p < end; ++p) {
+    for (int i = 0; i < half; ++i) {
+      double sin64, cos64;
+      kernels::ref::SinCos64(p * frequency[static_cast<size_t>(i)], &sin64, &cos64);
+      cos[static_cast<size_t>(p) * half + i] = static_cast<float>(cos64);
+      sin[static_cast<size_t>(p) * half + i] = static_cast<float>(sin64);
     }
   }
-  return table;
 }
 
 }  // namespace lockstep::model

@@ -15,12 +15,12 @@
 namespace lockstep::model {
 
 Activations::Activations(int rows, int cols) : ld(AlignUp(cols, kBlock)), ld_block(CeilDiv(cols, kBlock)) {
-  f32.assign(static_cast<size_t>(rows * ld), 0.0f);
-  q.assign(static_cast<size_t>(rows * ld), 0);
-  scale.assign(static_cast<size_t>(rows * ld_block), 0.0f);
-  scaled_sum = scale;
-  sum.assign(scale.size(), 0);
-  half_sum = sum;
+  f32.resize(static_cast<size_t>(rows * ld));
+  q.resize(static_cast<size_t>(rows * ld));
+  scale.resize(static_cast<size_t>(rows * ld_block));
+  scaled_sum.resize(scale.size());
+  sum.resize(scale.size());
+  half_sum.resize(scale.size());
 }
 
 kernels::QuantRows Activations::Quant() {
@@ -30,7 +30,7 @@ kernels::QuantRows Activations::Quant() {
 TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_rows) {
   const int d = static_cast<int>(c.hidden), dh = static_cast<int>(c.head_dim);
   const int heads = shard.q_heads.count() * dh, kv = shard.kv_heads.count() * dh, ffn = shard.ffn.count();
-  auto rows = [max_rows](int64_t ld) { return std::vector<float>(static_cast<size_t>(max_rows * ld), 0.0f); };
+  auto rows = [max_rows](int64_t ld) { return device::cpu::ZeroVector<float>(static_cast<size_t>(max_rows * ld)); };
   ld_x = AlignUp(d, kBlock);
   ld_q = AlignUp(heads, kBlock);
   ld_kv = AlignUp(kv, kBlock);

@@ -13,6 +13,7 @@
 
 #include "base/law.h"
 #include "comm/cpu_shared.h"
+#include "device/cpu/memory.h"
 #include "kernels/cpu/kernels.h"
 #include "model/batch.h"
 #include "trace/step_breakdown.h"
@@ -48,10 +49,10 @@ struct Activations {
   kernels::QuantRows Quant();
 
   int64_t ld = 0, ld_block = 0;
-  std::vector<float> f32;
-  std::vector<int8_t> q;
-  std::vector<float> scale, scaled_sum;
-  std::vector<int32_t> sum, half_sum;
+  device::cpu::ZeroVector<float> f32;
+  device::cpu::ZeroVector<int8_t> q;
+  device::cpu::ZeroVector<float> scale, scaled_sum;
+  device::cpu::ZeroVector<int32_t> sum, half_sum;
 };
 
 // Shared by the threads of a rank.
@@ -59,13 +60,13 @@ struct TeamBuffers {
   TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows);
 
   int64_t ld_x, ld_q, ld_kv, ld_ffn;
-  std::vector<float> x;            // [T, D] residual stream
-  Activations normed;              // [T, D]
-  std::vector<float> q, k, v;      // [T, heads of this rank x Dh]
-  Activations attended;            // [T, query heads of this rank x Dh]
-  std::vector<float> gate, up;     // [T, F of this rank]
-  Activations gated;               // [T, F of this rank]
-  std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
+  device::cpu::ZeroVector<float> x;         // [T, D] residual stream
+  Activations normed;                       // [T, D]
+  device::cpu::ZeroVector<float> q, k, v;   // [T, heads of this rank x Dh]
+  Activations attended;                     // [T, query heads of this rank x Dh]
+  device::cpu::ZeroVector<float> gate, up;  // [T, F of this rank]
+  Activations gated;                        // [T, F of this rank]
+  std::vector<int32_t> bad_layer;           // [T] first layer whose norm met a non-finite row, or -1
 };
 
 // The step's input, the same for all members.

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
+
 #include "base/bits.h"
 #include "kernels/pack.h"
 
@@ -27,8 +31,10 @@ class RankWeights::Planner {
     if (!memory.ok()) return memory.status();
     out_->memory_ = std::move(memory).value();
     base_ = reinterpret_cast<uint8_t*>(out_->memory_.data());
-    out_->total_bytes_ = used_;
-    used_ = 0;
+    // Norms lie apart: written here, among the matrices they would touch nearly all pages of these for one thread.
+    out_->norms_.resize(static_cast<size_t>(norm_elems_));
+    out_->total_bytes_ = used_ + norm_elems_ * 4;
+    used_ = norm_elems_ = 0;
     return Walk();
   }
 
@@ -65,10 +71,12 @@ class RankWeights::Planner {
 
   Status Norm(const std::string& name, const float** out) {
     LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
-    auto* p = reinterpret_cast<float*>(Take(AlignUp<int64_t>(static_cast<int64_t>(t.cols), 16) * 4));
-    // Zeroed memory pads the row.
-    if (p != nullptr) kernels::DequantRow(t.dtype, t.data, static_cast<int64_t>(t.cols), p);
-    *out = p;
+    if (base_ != nullptr) {  // zeros pad the row
+      float* p = &out_->norms_[static_cast<size_t>(norm_elems_)];
+      kernels::DequantRow(t.dtype, t.data, static_cast<int64_t>(t.cols), p);
+      *out = p;
+    }
+    norm_elems_ += AlignUp<int64_t>(static_cast<int64_t>(t.cols), 16);
     return OkStatus();
   }
 
@@ -158,7 +166,7 @@ class RankWeights::Planner {
   const RankShard& shard_;
   RankWeights* out_;
   uint8_t* base_ = nullptr;
-  int64_t used_ = 0;
+  int64_t used_ = 0, norm_elems_ = 0;
 };
 
 Result<std::unique_ptr<RankWeights>> RankWeights::Plan(const WeightSource& source, const ShardPlan& plan, int rank) {
@@ -167,10 +175,72 @@ Result<std::unique_ptr<RankWeights>> RankWeights::Plan(const WeightSource& sourc
   return weights;
 }
 
-void RankWeights::PackShare(int thread, int num_threads) {
+namespace {
+
+// The file rows of some outputs, whole.
+std::span<const uint8_t> RowsOf(const kernels::PackRequest& q, int begin, int end) {
+  int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
+  for (int output = begin; output < end; ++output) {
+    const int64_t row = q.row_of ? q.row_of(output) : q.first_row + output;
+    first = std::min(first, row);
+    last = std::max(last, row);
+  }
+  const DTypeInfo info = GetDTypeInfo(q.dtype);
+  const int64_t row_bytes = q.source_cols / info.block_elems * info.block_bytes;
+  return {q.source + first * row_bytes, static_cast<size_t>((last + 1 - first) * row_bytes)};
+}
+
+// A thread's part of a matrix is packed in pieces of about this many bytes of the file.
+constexpr int64_t kPieceBytes = 1 << 20;
+// Pages are dropped when the pieces read span so much: small beside any model, and large enough that the system call,
+// which interrupts every other thread of the process (10 us), is nothing beside the copying (400 us).
+constexpr int64_t kDropBytes = 4 << 20;
+
+// What a thread has read of the source and not dropped yet, with all that lies between: other threads, which are at about
+// the same place, get back what they still read.
+class Dropper {
+ public:
+  explicit Dropper(const WeightSource& source) : source_(source) {}
+  ~Dropper() { Flush(); }
+
+  void Add(std::span<const uint8_t> piece) {
+    const uint8_t* begin = std::min(begin_, piece.data(), std::less<>());
+    const uint8_t* end = std::max(end_, piece.data() + piece.size(), std::less<>());
+    if (begin_ != end_ && end - begin > kDropBytes) Flush();
+    if (begin_ == end_) {
+      begin = piece.data();
+      end = begin + piece.size();
+    }
+    begin_ = begin;
+    end_ = end;
+  }
+
+ private:
+  void Flush() {
+    if (begin_ != end_) source_.Drop({begin_, end_});
+    begin_ = end_ = nullptr;
+  }
+
+  const WeightSource& source_;
+  const uint8_t *begin_ = nullptr, *end_ = nullptr;
+};
+
+}  // namespace
+
+void RankWeights::PackShare(const WeightSource& source, int thread, int num_threads) {
+  Dropper dropper(source);
   for (const Job& job : jobs_) {
-    GroupRange range = ThreadGroups(CeilDiv(job.request.num_outputs, 16), thread, num_threads);
-    kernels::Pack(job.request, job.destination, range.begin, range.end);
+    const kernels::PackRequest& q = job.request;
+    const GroupRange range = ThreadGroups(CeilDiv(q.num_outputs, 16), thread, num_threads);
+    const auto group_bytes = static_cast<int64_t>(RowsOf(q, 0, 1).size()) * 16;
+    const int step = static_cast<int>(std::max<int64_t>(1, kPieceBytes / group_bytes));
+    for (int begin = range.begin; begin < range.end; begin += step) {
+      const int end = std::min(begin + step, range.end);
+      const std::span<const uint8_t> piece = RowsOf(q, begin * 16, std::min(end * 16, q.num_outputs));
+      source.Fetch(piece);
+      kernels::Pack(q, job.destination, begin, end);
+      dropper.Add(piece);
+    }
   }
 }
 

@@ -31,8 +31,10 @@ class RankWeights {
  public:
   // Allocates and lays out everything; the matrices are not filled yet.
   static Result<std::unique_ptr<RankWeights>> Plan(const WeightSource& source, const ShardPlan& plan, int rank);
-  // Fills thread `thread`'s part of every matrix.
-  void PackShare(int thread, int num_threads);
+  // Fills thread `thread`'s part of every matrix, and drops the source's pages as they have been read: file and copy
+  // never lie in memory at once. Pages that another thread or rank still reads come back to it. Requires: the source
+  // of Plan.
+  void PackShare(const WeightSource& source, int thread, int num_threads);
 
   TensorRef embedding;  // in the file, unpacked: rows are copied
   std::vector<LayerWeights> layers;
@@ -47,7 +49,8 @@ class RankWeights {
   struct Job;
   class Planner;
   std::vector<Job> jobs_;
-  device::cpu::Memory memory_;
+  device::cpu::Memory memory_;  // matrices
+  device::cpu::ZeroVector<float> norms_;
   int64_t total_bytes_ = 0, matrix_bytes_ = 0;
 
  public:

@@ -43,6 +43,7 @@ SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, in
   pages_ = take(sizeof(int32_t) * static_cast<size_t>(num_sequences) * static_cast<size_t>(pages_per_sequence));
   candidates_ = take(sizeof(Candidate) * kMaxLogitsRows * static_cast<size_t>(num_members));
   breakdowns_ = take(128 * static_cast<size_t>(num_members));
+  weight_bytes_ = take(sizeof(int64_t) * static_cast<size_t>(num_members));
   all_reduce_bytes_ = comm::CpuShared::SharedBytes(comm::CpuShared::kMaxPartials, all_reduce_elems);
   all_reduce_ = take(all_reduce_bytes_);
   logits_ = take(sizeof(float) * kMaxLogitsRows * static_cast<size_t>(ld_logits));
@@ -70,6 +71,9 @@ float* SharedLayout::Logits(std::byte* base) const {
 trace::StepBreakdown* SharedLayout::Breakdown(std::byte* base, int member) const {
   static_assert(sizeof(trace::StepBreakdown) <= 128);
   return reinterpret_cast<trace::StepBreakdown*>(base + breakdowns_ + 128 * static_cast<size_t>(member));
+}
+int64_t* SharedLayout::WeightBytes(std::byte* base, int rank) const {
+  return reinterpret_cast<int64_t*>(base + weight_bytes_) + rank;
 }
 std::span<std::byte> SharedLayout::AllReduceArea(std::byte* base) const {
   return {base + all_reduce_, all_reduce_bytes_};

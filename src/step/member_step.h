@@ -45,6 +45,7 @@ struct SharedLayout {
   Candidate* Candidates(std::byte* base, int member) const;  // [kMaxLogitsRows]
   float* Logits(std::byte* base) const;                      // [kMaxLogitsRows, ld_logits]
   trace::StepBreakdown* Breakdown(std::byte* base, int member) const;
+  int64_t* WeightBytes(std::byte* base, int rank) const;  // that a step reads of this rank's weights
   std::span<std::byte> AllReduceArea(std::byte* base) const;
 
   int pages_per_sequence, context;
@@ -53,7 +54,7 @@ struct SharedLayout {
   size_t total_bytes;
 
  private:
-  size_t output_, history_, pages_, candidates_, breakdowns_, all_reduce_, logits_;
+  size_t output_, history_, pages_, candidates_, breakdowns_, weight_bytes_, all_reduce_, logits_;
   size_t all_reduce_bytes_;
 };
 

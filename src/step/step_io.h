@@ -66,4 +66,13 @@ struct StepCensus {
   uint64_t all_reduces = 0;  // the exchange of logits included
 };
 
+// Bytes that the ranks together move through memory in a step, if each is moved once for all rows. What a step writes
+// and reads again at once (activations, partial sums) lives in caches and does not count.
+struct StepTraffic {
+  int64_t weights = 0;  // every matrix
+  int64_t kv = 0;       // keys and values read: all tokens before the step, and its rows
+  int64_t rows = 0;     // written: the rows' keys and values, and logits where they are wanted
+  int64_t total() const { return weights + kv + rows; }
+};
+
 }  // namespace lockstep::step

@@ -151,6 +151,8 @@ class FailsOffTheFirstThread : public model::WeightSource {
     if (getpid() != pid_ || std::this_thread::get_id() != thread_) throw std::bad_alloc();
     return real_->Get(name);
   }
+  void Fetch(std::span<const uint8_t> data) const override { real_->Fetch(data); }
+  void Drop(std::span<const uint8_t> data) const override { real_->Drop(data); }
   std::string fingerprint() const override { return real_->fingerprint(); }
 
  private:

@@ -117,10 +117,17 @@ Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member
   RankState& state = ranks[static_cast<size_t>(member.rank())];
   if (member.thread() == 0) {
     state.status = CatchBadAlloc([&] { return BuildRank(member.rank()); });
+    if (state.status.ok()) *layout.WeightBytes(shared, member.rank()) = state.weights->bytes_read_per_step();
   }
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
   if (!state.status.ok()) return state.status;
-  state.weights->PackShare(member.thread(), member.threads_per_rank());
+  state.weights->PackShare(*source, member.thread(), member.threads_per_rank());
+  // One table for all threads of a process: of all ranks, or of this one. The vote of all ends its making.
+  const bool by_process = options.rank_mode == comm::RankMode::kProcess;
+  const int table_members = (by_process ? 1 : options.tp) * options.threads;
+  const int table_member = (by_process ? 0 : member.rank() * options.threads) + member.thread();
+  const model::GroupRange positions = model::ThreadGroups(options.context, table_member, table_members);
+  rope.Fill(positions.begin, positions.end);
   if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
 
   std::unique_ptr<MemberStep> step;
@@ -296,8 +303,18 @@ StepCensus StepRunner::census() const {
   return impl_->leader->census();
 }
 
-int64_t StepRunner::weight_bytes_per_step() const {
-  return impl_->ranks[0].weights->bytes_read_per_step();
+StepTraffic StepRunner::Traffic(int context, int rows, int logits_rows) const {
+  const Impl& m = *impl_;
+  StepTraffic traffic;
+  int64_t kv_heads = 0;  // of all ranks: two ranks may hold the same head
+  for (int rank = 0; rank < m.options.tp; ++rank) {
+    traffic.weights += *m.layout.WeightBytes(m.shared, rank);
+    kv_heads += m.plan.ranks[static_cast<size_t>(rank)].kv_heads.count();
+  }
+  const int64_t token_bytes = kv_heads * 2 * m.ranks[0].kv.row_bytes() * config().num_layers;
+  traffic.kv = token_bytes * (context + rows);
+  traffic.rows = token_bytes * rows + int64_t{logits_rows} * config().vocab * static_cast<int64_t>(sizeof(float));
+  return traffic;
 }
 
 Status StepRunner::Stop() {

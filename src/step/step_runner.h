@@ -73,7 +73,8 @@ class StepRunner {
   trace::Stopwatch& watch();                           // the leader's
   std::vector<trace::StepBreakdown> TakeBreakdowns();  // by member; then counting starts anew
   StepCensus census() const;                           // of the last step, rank 0
-  int64_t weight_bytes_per_step() const;               // rank 0's share
+  // Of a step of `rows` rows of one sequence behind `context` tokens, of which `logits_rows` want logits.
+  StepTraffic Traffic(int context, int rows, int logits_rows) const;
 
   // Ends all ranks. The first fault, if any.
   Status Stop();

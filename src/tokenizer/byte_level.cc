@@ -42,6 +42,12 @@ std::optional<std::string> DecodeByteLevel(std::string_view token) {
   std::string bytes;
   bytes.reserve(token.size());
   for (size_t pos = 0; pos < token.size();) {
+    if (const auto byte = static_cast<uint8_t>(token[pos]); byte < 0x80) {  // nearly all letters are ASCII
+      if (kTables.byte[byte] < 0) return std::nullopt;
+      bytes.push_back(static_cast<char>(kTables.byte[byte]));
+      ++pos;
+      continue;
+    }
     const Utf8Char c = DecodeUtf8(token, pos);
     if (c.code_point >= kNumLetters || kTables.byte[c.code_point] < 0) return std::nullopt;
     bytes.push_back(static_cast<char>(kTables.byte[c.code_point]));

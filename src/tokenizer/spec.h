@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::tokenizer {
@@ -22,11 +25,19 @@ enum class TokenType : int32_t {
 };
 
 struct TokenizerSpec {
-  std::string model;                 // tokenizer.ggml.model: "gpt2" (byte-level BPE)
-  std::string pre;                   // tokenizer.ggml.pre, see pre_split.h
-  std::vector<std::string> tokens;   // [vocab], as in the file
-  std::vector<int32_t> token_types;  // [vocab], or empty = all normal
-  std::vector<std::string> merges;   // "left right", by rank
+  std::string model;                     // tokenizer.ggml.model: "gpt2" (byte-level BPE)
+  std::string pre;                       // tokenizer.ggml.pre, see pre_split.h
+  std::vector<std::string_view> tokens;  // [vocab], as in the file; of texts that outlive this, as all of `owners` do
+  std::vector<int32_t> token_types;      // [vocab], or empty = all normal
+  std::vector<std::string_view> merges;  // "left right", by rank; as tokens
+  std::vector<std::shared_ptr<const void>> owners;
+
+  // A view of `text`, which this and its copies keep.
+  std::string_view Own(std::string text) {
+    auto owned = std::make_shared<const std::string>(std::move(text));
+    owners.push_back(owned);
+    return *owned;
+  }
 
   int32_t bos_id = -1;  // -1 = the file names none, here and below
   int32_t eos_id = -1;

@@ -17,7 +17,7 @@ inline TokenizerSpec SmallSpec(std::string pre = "gpt-2") {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = std::move(pre);
-  for (int i = 0; i < 256; ++i) spec.tokens.push_back(EncodeByteLevel(std::string(1, static_cast<char>(i))));
+  for (int i = 0; i < 256; ++i) spec.tokens.push_back(spec.Own(EncodeByteLevel(std::string(1, static_cast<char>(i)))));
   for (const char* token : {"he", "ll", "hell", "hello", "<s>", "<|im_end|>", "<think>", "<think>er"}) {
     spec.tokens.push_back(token);
   }

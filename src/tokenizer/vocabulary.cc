@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <limits>
 #include <string_view>
-#include <unordered_map>
 
 #include "tokenizer/byte_level.h"
 #include "tokenizer/quote.h"
@@ -13,7 +14,45 @@
 namespace lockstep::tokenizer {
 namespace {
 
-using IdOfText = std::unordered_map<std::string_view, int32_t>;
+// The id of a token's text. A flat table: a node and an allocation for each of 50,000 tokens were most of the time that
+// the tables take at start-up.
+class IdOfText {
+ public:
+  explicit IdOfText(const std::vector<std::string_view>& tokens)
+      : tokens_(&tokens), slots_(std::bit_ceil(2 * tokens.size() + 2)) {}
+
+  // -1: no token has this text.
+  int32_t Find(std::string_view text) const { return slots_[SlotOf(text, std::hash<std::string_view>()(text))].id; }
+
+  // The token that has the text of `id` already, or -1 if it was added.
+  int32_t Add(int32_t id) {
+    const std::string_view text = (*tokens_)[static_cast<size_t>(id)];
+    const size_t hash = std::hash<std::string_view>()(text);
+    Slot& slot = slots_[SlotOf(text, hash)];
+    if (slot.id >= 0) return slot.id;
+    slot = {Tag(hash), id};
+    return -1;
+  }
+
+ private:
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t id = -1;  // -1 = free
+  };
+  static uint32_t Tag(size_t hash) { return static_cast<uint32_t>(hash >> 32); }
+
+  // The slot that holds the text, or the free one where it would go.
+  size_t SlotOf(std::string_view text, size_t hash) const {
+    const size_t mask = slots_.size() - 1;
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+      const Slot& slot = slots_[i];
+      if (slot.id < 0 || (slot.tag == Tag(hash) && (*tokens_)[static_cast<size_t>(slot.id)] == text)) return i;
+    }
+  }
+
+  const std::vector<std::string_view>* tokens_;
+  std::vector<Slot> slots_;  // open addressing, a power of two, at most half full
+};
 
 constexpr std::string_view kEndNames[] = {"<|im_end|>",    "<|eot_id|>",      "<|eom_id|>",
                                           "<|endoftext|>", "<|end_of_text|>", "</s>"};
@@ -72,13 +111,11 @@ Result<IdOfText> CheckTokens(const TokenizerSpec& spec) {
   if (spec.tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return CorruptFile(fmt::format("tokenizer.ggml.tokens: {} tokens, more than ids", spec.tokens.size()));
   }
-  IdOfText ids;
-  ids.reserve(spec.tokens.size());
+  IdOfText ids(spec.tokens);
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    const auto [other, added] = ids.emplace(spec.tokens[i], static_cast<int32_t>(i));
-    if (!added) {
+    if (const int32_t other = ids.Add(static_cast<int32_t>(i)); other >= 0) {
       return CorruptFile(
-          fmt::format("tokenizer.ggml.tokens[{}]: {} is also token {}", i, Quote(spec.tokens[i]), other->second));
+          fmt::format("tokenizer.ggml.tokens[{}]: {} is also token {}", i, Quote(spec.tokens[i]), other));
     }
   }
   return ids;
@@ -105,12 +142,11 @@ Result<std::vector<Bpe::Merge>> CheckMerges(const TokenizerSpec& spec, const IdO
     int32_t found[3];
     const std::string_view parts[] = {text.substr(0, space), text.substr(space + 1), whole};
     for (int k = 0; k < 3; ++k) {
-      const auto it = ids.find(parts[k]);
-      if (it == ids.end()) {
+      found[k] = ids.Find(parts[k]);
+      if (found[k] < 0) {
         return CorruptFile(fmt::format("tokenizer.ggml.merges[{}]: {}: {} is not in tokenizer.ggml.tokens", i,
                                        Quote(text), Quote(parts[k])));
       }
-      found[k] = it->second;
     }
     const TokenType type = types[found[2]];
     if (type == TokenType::kControl || type == TokenType::kUnknown) continue;
@@ -124,8 +160,8 @@ std::vector<int32_t> EosIds(const TokenizerSpec& spec, const IdOfText& ids, cons
   if (spec.eos_id >= 0) eos.push_back(spec.eos_id);
   if (spec.eot_id >= 0) eos.push_back(spec.eot_id);
   for (std::string_view name : kEndNames) {
-    const auto it = ids.find(name);
-    if (it != ids.end() && types[it->second] == TokenType::kControl) eos.push_back(it->second);
+    const int32_t id = ids.Find(name);
+    if (id >= 0 && types[id] == TokenType::kControl) eos.push_back(id);
   }
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
@@ -150,11 +186,11 @@ Result<Vocabulary> CheckSpec(const TokenizerSpec& spec) {
   v.from_bytes.resize(spec.tokens.size());
   v.byte_ids.fill(-1);
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    const std::string& token = spec.tokens[i];
+    const std::string_view token = spec.tokens[i];
     auto bytes = IsPlainText(v.types[i]) ? std::nullopt : DecodeByteLevel(token);
     v.from_bytes[i] = bytes.has_value() && !bytes->empty();
     // A normal token outside the alphabet cannot come from text; if a model says it all the same, show it as it is.
-    v.pieces[i] = bytes.has_value() ? *std::move(bytes) : token;
+    v.pieces[i] = bytes.has_value() ? *std::move(bytes) : std::string(token);
     if (v.from_bytes[i] && v.pieces[i].size() == 1) {
       v.byte_ids[static_cast<uint8_t>(v.pieces[i][0])] = static_cast<int32_t>(i);
     }

@@ -60,7 +60,7 @@ TEST(Vocabulary, ContradictionsNameTheKeyAndTheValue) {
 }
 
 TEST(Vocabulary, AnEndlessControlTokenIsRefused) {
-  const Status status = ErrorAfter([](auto* s) { s->tokens[kEnd] = std::string(1 << 20, 'a'); });
+  const Status status = ErrorAfter([](auto* s) { s->tokens[kEnd] = s->Own(std::string(1 << 20, 'a')); });
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("tokenizer.ggml.tokens[261]"), std::string::npos);
 }

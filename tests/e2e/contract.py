@@ -97,8 +97,32 @@ def test_bench_step():
         h.equal(row["all_reduces"], 2 * 2 + 1)
         # No owner is a remainder, yet together they explain the step.
         h.check(sum(row["breakdown_us"].values()) > 0.3 * row["step_us_min"], row)
+        h.check("bytes" not in row and "limit_us" not in row, row)
     text = h.run("bench", "step", "-m", model, "--widths", "1,2", "--reps", 3).text()
     h.check("over width 1" in text and "allreduce_wait" in text, text)
+
+
+def test_bench_step_roofline():
+    model = h.tiny_model()
+    for mode in ("thread", "process"):
+        arguments = ["bench", "step", "-m", model, "--widths", "1,2,200", "--context", 20, "--reps", 3, "-tp", 2,
+                     "--threads", 1, "--rank-mode", mode, "--roofline"]
+        result = h.run(*arguments, "--json").json()
+        h.keys(result, {"read_bytes": int, "read_gbps": float,
+                        "rows": [dict(STEP_ROW, bytes=int, limit_us=float, over_limit=float)]})
+        for row in result["rows"]:
+            h.check(abs(row["limit_us"] * result["read_gbps"] * 1e3 / row["bytes"] - 1) < 1e-6, row)
+            h.check(abs(row["over_limit"] * row["limit_us"] / row["step_us_min"] - 1) < 1e-6, row)
+        one, two, many = (r["bytes"] for r in result["rows"])
+        # A row more: its keys and values, written and read, and its logits.
+        kv = h.run("inspect", model, "--json").json()["kv_bytes_per_token"]
+        vocab = h.run("inspect", model, "--json").json()["config"]["vocab"]
+        h.equal(two - one, 2 * kv + 4 * vocab)
+        h.equal(many - one, 199 * (2 * kv + 4 * vocab))
+        h.equal(result["read_bytes"], one - kv - 4 * vocab)
+        h.check(result["read_gbps"] > 0, result)
+        text = h.run(*arguments).text()
+        h.check("limit us" in text and "over limit" in text and "GB/s" in text, text)
 
 
 def test_inspect():

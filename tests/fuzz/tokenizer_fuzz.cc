@@ -21,7 +21,7 @@ TokenizerSpec GoodSpec(const char* pre) {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = pre;
-  for (int i = 0; i < 256; ++i) spec.tokens.push_back(EncodeByteLevel(std::string(1, static_cast<char>(i))));
+  for (int i = 0; i < 256; ++i) spec.tokens.push_back(spec.Own(EncodeByteLevel(std::string(1, static_cast<char>(i)))));
   for (const char* token : {"aa", "aaa", "aaaa", "ba", "aab", "<s>", "<|im_end|>", "<t>", "<t>e"}) {
     spec.tokens.push_back(token);
   }

@@ -18,21 +18,21 @@ inline TokenizerSpec SpecFromJson(const nlohmann::json& json) {
   spec.pre = json.at("pre");
   const auto& tokens = json.at("tokens");
   if (tokens.is_array()) {
-    tokens.get_to(spec.tokens);
+    for (const auto& text : tokens) spec.tokens.push_back(spec.Own(text));
     json.at("token_types").get_to(spec.token_types);
   } else {
     const size_t size = tokens.at("size");
     spec.token_types.assign(size, static_cast<int32_t>(TokenType::kUnused));
-    for (size_t i = 0; i < size; ++i) spec.tokens.push_back("<unused " + std::to_string(i) + ">");
+    for (size_t i = 0; i < size; ++i) spec.tokens.push_back(spec.Own("<unused " + std::to_string(i) + ">"));
     for (const auto& [id, text] : tokens.at("tokens").items()) {
-      spec.tokens.at(std::stoul(id)) = text;
+      spec.tokens.at(std::stoul(id)) = spec.Own(text);
       spec.token_types.at(std::stoul(id)) = static_cast<int32_t>(TokenType::kNormal);
     }
     for (const auto& [id, type] : tokens.at("types").items()) {
       spec.token_types.at(std::stoul(id)) = type;
     }
   }
-  json.at("merges").get_to(spec.merges);
+  for (const auto& text : json.at("merges")) spec.merges.push_back(spec.Own(text));
   spec.bos_id = json.value("bos_id", -1);
   spec.eos_id = json.value("eos_id", -1);
   spec.unk_id = json.value("unk_id", -1);

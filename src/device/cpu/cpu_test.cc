@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <fstream>
 
 #include "device/cpu/affinity.h"
 #include "device/cpu/features.h"
 #include "device/cpu/memory.h"
+#include "device/cpu/read_bandwidth.h"
 
 namespace lockstep::device::cpu {
 namespace {
@@ -81,6 +84,41 @@ TEST(Memory, IsAlignedZeroAndMoves) {
     EXPECT_EQ(memory->data(), nullptr);
   }
   EXPECT_EQ(Memory::Allocate(0, "nothing")->data(), nullptr);
+}
+
+TEST(ReadBandwidth, IsAPlausibleFigureForEveryNumberOfThreadsAndSize) {
+  for (size_t bytes : {size_t{1}, size_t{100000}, size_t{5} << 20}) {
+    for (size_t threads : {1, 2, 3}) {
+      auto gbps = MeasureReadGbps({bytes, std::vector<int>(threads, -1), 4});
+      ASSERT_TRUE(gbps.ok()) << gbps.status().message();
+      EXPECT_GT(*gbps, 0.01);  // a slow emulator
+      EXPECT_LT(*gbps, 1e5);   // no cache of a few cores gives 100 TB/s: loads were left out
+    }
+  }
+  EXPECT_EQ(MeasureReadGbps({size_t{1} << 56, {-1}, 1}).status().code(), StatusCode::kOutOfMemory);
+}
+
+// Pages of this process's anonymous memory, from /proc/self/statm.
+int64_t ResidentPages() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident;
+}
+
+TEST(ZeroVector, IsZeroAndTakesMemoryWhereItIsUsed) {
+  constexpr size_t kElems = size_t{16} << 20;  // 64 MiB
+  const int64_t before = ResidentPages();
+  ZeroVector<float> x(kElems);
+  EXPECT_LT(ResidentPages() - before, 1024);  // 4 MiB; other parts of this process may move
+  EXPECT_EQ(x[kElems / 2], 0.0f);
+  x[kElems - 1] = 3;
+  ZeroVector<float> moved = std::move(x);
+  EXPECT_EQ(moved[kElems - 1], 3.0f);
+  std::fill(moved.begin(), moved.end(), 1.0f);
+  EXPECT_GT(ResidentPages() - before, 15000);  // 64 MiB are 16384 pages of 4 KiB: the measure can see them
+  EXPECT_TRUE(ZeroVector<int8_t>().empty());
+  EXPECT_THROW(ZeroVector<int8_t>(size_t{1} << 56), std::bad_alloc);
 }
 
 TEST(Memory, ARefusalNamesBytesAndPurpose) {

@@ -13,6 +13,17 @@
 
 namespace lockstep::device::cpu {
 
+void* MapZeroPages(size_t bytes) {
+  if (bytes == 0) bytes = 1;
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  return p;
+}
+
+void UnmapZeroPages(void* memory, size_t bytes) {
+  munmap(memory, bytes == 0 ? 1 : bytes);
+}
+
 Result<Memory> Memory::Allocate(size_t bytes, const std::string& purpose) {
   Memory memory;
   memory.bytes_ = bytes;

@@ -9,12 +9,19 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 
 namespace lockstep::device::cpu {
+
+// Zeroed memory on small pages, for ZeroPages. Throws std::bad_alloc, as allocators do.
+void* MapZeroPages(size_t bytes);
+void UnmapZeroPages(void* memory, size_t bytes);
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
@@ -41,5 +48,27 @@ class Memory {
   size_t mapping_bytes_ = 0;
   bool huge_advised_ = false;
 };
+
+// A vector of zeros whose pages take memory only when they are used: buffers for the most rows that a step may have, of
+// which most steps use few. Elements are set to zero by the system, not by the vector: grow it once, from empty.
+template <typename T>
+class ZeroPages {
+ public:
+  using value_type = T;
+  ZeroPages() = default;
+  template <typename U>
+  ZeroPages(const ZeroPages<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(MapZeroPages(count * sizeof(T))); }
+  void deallocate(T* p, size_t count) { UnmapZeroPages(p, count * sizeof(T)); }
+  template <typename U>
+  void construct(U*) {}  // zero already
+  template <typename U, typename... Args>
+  void construct(U* p, Args&&... args) {
+    ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+  }
+  friend bool operator==(const ZeroPages&, const ZeroPages&) { return true; }
+};
+template <typename T>
+using ZeroVector = std::vector<T, ZeroPages<T>>;
 
 }  // namespace lockstep::device::cpu

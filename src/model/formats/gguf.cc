@@ -79,6 +79,18 @@ bool IsInteger(GgufValueType t) {
 
 }  // namespace
 
+void GgufFile::Fetch(std::span<const uint8_t> data) const {
+  for (const auto& mapping : mappings_) {
+    if (mapping->Holds(data)) mapping->Fetch(data);
+  }
+}
+
+void GgufFile::Drop(std::span<const uint8_t> data) const {
+  for (const auto& mapping : mappings_) {
+    if (mapping->Holds(data)) mapping->Drop(data);
+  }
+}
+
 std::string GgufFile::Shown(std::string_view text) {
   std::string out;
   for (unsigned char c : text.substr(0, kShownBytes)) {

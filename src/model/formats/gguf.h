@@ -102,6 +102,12 @@ class GgufFile {
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* Find(std::string_view name) const;  // nullptr if absent
 
+  // Says that this part of a tensor's data will be read now: its pages come at once (mmap_file.h).
+  void Fetch(std::span<const uint8_t> data) const;
+  // Says that this part of a tensor's data will not be read soon: its pages leave this process's memory (mmap_file.h).
+  // Reading it again is legal. Nothing happens for data that is not mapped from a file.
+  void Drop(std::span<const uint8_t> data) const;
+
   // One line for a person about a name from the file: printable ASCII as is, other bytes as \xNN, shortened.
   static std::string Shown(std::string_view text);
 

@@ -13,6 +13,8 @@ class GgufWeights : public WeightSource {
 
   const ModelConfig& config() const override { return config_; }
   std::string fingerprint() const override { return Fingerprint(*file_, config_); }
+  void Fetch(std::span<const uint8_t> data) const override { file_->Fetch(data); }
+  void Drop(std::span<const uint8_t> data) const override { file_->Drop(data); }
   const GgufFile* gguf() const override { return file_.get(); }
 
   Result<TensorRef> Get(std::string_view name) const override {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,11 @@ class WeightSource {
   virtual const ModelConfig& config() const = 0;
   // By the names that GGUF uses (blk.0.attn_q.weight); other formats map theirs to these.
   virtual Result<TensorRef> Get(std::string_view name) const = 0;
+  // Says that a part of a tensor's data will be read now. Any thread.
+  virtual void Fetch(std::span<const uint8_t> data) const = 0;
+  // Says that a part of a tensor's data has been read for good: it need not stay in this process's memory. It may still
+  // be read again. Any thread.
+  virtual void Drop(std::span<const uint8_t> data) const = 0;
   virtual std::string fingerprint() const = 0;
   // The GGUF file behind the source, which holds the tokenizer too; nullptr for another format.
   virtual const GgufFile* gguf() const { return nullptr; }
