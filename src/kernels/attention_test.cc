@@ -108,7 +108,7 @@ TEST_P(KvKernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
         for (int heads : {1, 2, 3, 4, 5, 7, 8}) {
           if (dh >= 96 && heads > 3) continue;
           const int row_bytes = dh / static_cast<int>(info.block_elems) * static_cast<int>(info.block_bytes);
-          // Three rows read a page directly, six widen it first.
+          // Three rows read a page of f16 or f32 directly, and one alone a page of q8_0; six widen it first.
           const int pages = (num_keys + kKvChunk - 1) / kKvChunk, num_rows = std::min(num_keys, heads % 2 == 1 ? 3 : 6);
           std::vector<uint8_t> page_k(pages * kKvChunk * row_bytes, 0xff), page_v(page_k.size(), 0xff);
           std::vector<std::vector<float>> keys, values;

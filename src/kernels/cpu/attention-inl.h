@@ -75,11 +75,10 @@ struct ChunkSide {
   const char* next;
   int next_row_bytes;
 
-  // A row asks for the lines that begin in it.
   LS_INLINE void PrefetchRow(int j) const {
     if (next == nullptr) return;
-    const int64_t end = static_cast<int64_t>(j + 1) * next_row_bytes;
-    for (int64_t i = (end - next_row_bytes + 63) & ~int64_t{63}; i < end; i += 64) Prefetch(next + i);
+    const char* ahead = next + static_cast<int64_t>(j) * next_row_bytes;
+    for (int i = 0; i < next_row_bytes; i += 64) Prefetch(ahead + i);
   }
 };
 
@@ -90,7 +89,7 @@ LS_INLINE F32x16 LoadKv(const ChunkSide& side, int j, int column, int head_dim) 
     const int8_t* q = static_cast<const int8_t*>(side.rows) + j * KvRowBytes<kKv>(head_dim) + column;
     return Mul(ToF32(LoadI8(q)), Set(side.scales[j * (head_dim / kBlock) + column / kBlock]));
   }
-  const int at = j * head_dim + column;
+  const int64_t at = static_cast<int64_t>(j) * head_dim + column;
   if constexpr (kKv == DType::kF16) return LoadF16(static_cast<const uint16_t*>(side.rows) + at);
   return Load(static_cast<const float*>(side.rows) + at);
 }
@@ -241,7 +240,7 @@ inline void AttendChunk(const AttentionArgs& a, const ChunkSides& kv, const floa
                         HeadState* running) {
   alignas(64) float weights[H * kKvChunk];
   const int dh = a.head_dim;
-  constexpr int kTogether = H < kScoreHeads ? H : kScoreHeads;
+  constexpr int kMost = kKv == DType::kQ8_0 && kScoreHeads > 1 ? 3 : kScoreHeads, kTogether = H < kMost ? H : kMost;
   int h = 0;
   for (; h + kTogether <= H; h += kTogether) {
     ChunkScores<kKv, kVectors, kTogether>(q + h * dh, kv.keys, n, dh, a.scale, weights + h * kKvChunk);
@@ -292,7 +291,8 @@ inline void AttendRowChunk(const AttentionArgs& a, const ChunkSides& kv, const A
 }
 
 // Up to this many readers of a page, widening in registers costs less than widening to memory and back.
-inline constexpr int kDirectRows = 4;
+template <DType kKv>
+inline constexpr int kDirectRows = kKv == DType::kQ8_0 ? 1 : 4;
 
 inline int Least(int a, int b) {
   return a < b ? a : b;
@@ -321,7 +321,7 @@ inline void AttendRows(const AttentionArgs& a) {
     const auto* next_v = more ? static_cast<const char*>(a.page_v[chunk + 1]) : nullptr;
     const int row_bytes = static_cast<int>(KvRowBytes<kKv>(dh));
     ChunkSides kv = {{page_k, nullptr, next_k, row_bytes}, {page_v, nullptr, next_v, row_bytes}};
-    const bool widen = kKv != DType::kF32 && readers > kDirectRows;
+    const bool widen = kKv != DType::kF32 && readers > kDirectRows<kKv>;
     if (widen) {
       Widen<kKv>([&](int j) { return page_k + j * row_bytes; }, most, dh, k);
       Widen<kKv>([&](int j) { return page_v + j * row_bytes; }, most, dh, v);

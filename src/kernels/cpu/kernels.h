@@ -98,7 +98,7 @@ struct AttentionArgs {
   int head_dim;   // Dh, a multiple of 16; of 32 for kQ8_0
   float scale;
   DType kv_dtype;  // kF16, kF32 or kQ8_0
-  // page_k[c], page_v[c] point to [kKvChunk, Dh], 64-byte aligned.
+  // page_k[c], page_v[c] point to [kKvChunk, Dh].
   const void* const* page_k;
   const void* const* page_v;
   float* scratch;  // [AttentionScratchElems(Dh)]
