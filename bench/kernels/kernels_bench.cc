@@ -102,7 +102,8 @@ void Attention(benchmark::State& state, DType kv) {
   const int context = static_cast<int>(state.range(0)), rows = static_cast<int>(state.range(1));
   constexpr int kDh = 64, kHeads = 3;
   const int pages = (context + kKvChunk - 1) / kKvChunk;
-  const int64_t page_bytes = kKvChunk * kDh * (kv == DType::kF16 ? 2 : 4);
+  const DTypeInfo info = GetDTypeInfo(kv);
+  const int64_t page_bytes = kKvChunk * kDh / info.block_elems * info.block_bytes;
   std::mt19937 rng(1);
   Aligned<uint8_t> keys = Allocate<uint8_t>(static_cast<size_t>(pages * page_bytes));
   Aligned<uint8_t> values = Allocate<uint8_t>(static_cast<size_t>(pages * page_bytes));
@@ -164,6 +165,7 @@ BENCHMARK_CAPTURE(Matmul, q6_k_memory, DType::kQ6_K, 64 << 20)->Apply(MatmulArgu
 BENCHMARK_CAPTURE(Matmul, f16_cached, DType::kF16, 1)->Apply(MatmulArguments);
 BENCHMARK_CAPTURE(Attention, f16, DType::kF16)->Apply(AttentionArguments);
 BENCHMARK_CAPTURE(Attention, f32, DType::kF32)->Apply(AttentionArguments);
+BENCHMARK_CAPTURE(Attention, q8_0, DType::kQ8_0)->Apply(AttentionArguments);
 
 }  // namespace
 }  // namespace lockstep::kernels

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace lockstep::cli {
@@ -11,6 +12,10 @@ namespace {
 
 // Commands whose first word that is no flag is a file they need.
 const std::set<std::string> kPositionalCommands = {"inspect"};
+
+// Flags of one dash and more than one letter, which the parser would take for a row of short flags.
+const std::map<std::string, std::string> kLongForms = {
+    {"-tp", "--tp"}, {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}};
 
 bool IsFlag(const std::string& word) {
   return word.size() > 1 && word[0] == '-';
@@ -73,10 +78,10 @@ std::vector<std::string> NormaliseArguments(std::vector<std::string> arguments) 
   bool has_positional = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word == "-tp") {
-      out.push_back("--tp");
-    } else if (word.rfind("-tp=", 0) == 0) {
-      out.push_back("--tp" + word.substr(3));
+    const std::string flag = word.substr(0, word.find('='));
+    const auto known = kLongForms.find(flag);
+    if (known != kLongForms.end()) {
+      out.push_back(known->second + word.substr(flag.size()));
     } else if (word == "--json") {
       const bool has_next = i + 1 < arguments.size() && !IsFlag(arguments[i + 1]);
       // The word is still needed as the command's file if no other word can be it.

@@ -13,7 +13,7 @@ class ParseError;
 
 namespace lockstep::cli {
 
-// -tp N becomes --tp N; --json takes the next word as its file unless that word is a flag or is still needed as the
+// -tp N becomes --tp N, and -ctk and -ctv their long forms; --json takes the next word as its file unless that word is a flag or is still needed as the
 // command's positional argument, and is written --json=FILE or --json=- (stdout).
 std::vector<std::string> NormaliseArguments(std::vector<std::string> arguments);
 

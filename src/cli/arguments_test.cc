@@ -10,6 +10,8 @@ using Words = std::vector<std::string>;
 TEST(Arguments, TpMayBeWrittenWithOneDash) {
   EXPECT_EQ(NormaliseArguments({"run", "-tp", "2"}), (Words{"run", "--tp", "2"}));
   EXPECT_EQ(NormaliseArguments({"run", "-tp=2"}), (Words{"run", "--tp=2"}));
+  EXPECT_EQ(NormaliseArguments({"run", "-ctk", "q8_0", "-ctv=q8_0"}),
+            (Words{"run", "--cache-type-k", "q8_0", "--cache-type-v=q8_0"}));
 }
 
 TEST(Arguments, JsonTakesAFileOnlyWhereTheWordIsFree) {

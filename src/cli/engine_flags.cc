@@ -27,10 +27,33 @@ void EngineFlags::AddTo(CLI::App& command) {
                      "Tokens of prompt and text together (default: the model's, at most 4096)");
   command.add_option("--chunked-prefill-size,--max-num-batched-tokens", prefill_chunk, "Prompt tokens a step, at most")
       ->capture_default_str();
-  command.add_option("--kv-cache-dtype", kv_type, "f16 or f32")->capture_default_str();
+  command.add_option("--kv-cache-dtype", kv_type, "Keys and values in the cache: f16, f32 or q8_0")->default_str("f16");
+  command.add_option("--cache-type-k", key_type, "The same, also -ctk; keys and values must agree");
+  command.add_option("--cache-type-v", value_type, "The same, also -ctv");
   command.add_option("--rank-mode", rank_mode, "thread or process")->capture_default_str();
   command.add_option("--json", json, "Results as JSON: alone on stdout, with FILE into the file")->type_name("[FILE]");
   command.add_flag("-v,--verbose", verbose, "Say more on stderr");
+}
+
+Result<DType> EngineFlags::KvType() const {
+  constexpr std::pair<std::string_view, DType> kTypes[] = {
+      {"f16", DType::kF16}, {"f32", DType::kF32}, {"q8_0", DType::kQ8_0}};
+  auto parse = [&](const char* flag, const std::string& text, DType otherwise) -> Result<DType> {
+    if (text.empty()) return otherwise;
+    for (const auto& [name, type] : kTypes) {
+      if (text == name) return type;
+    }
+    return InvalidArgument(fmt::format("{} {}: must be f16, f32 or q8_0", flag, text));
+  };
+  LS_ASSIGN_OR_RETURN(const DType both, parse("--kv-cache-dtype", kv_type, DType::kF16));
+  LS_ASSIGN_OR_RETURN(const DType keys, parse("--cache-type-k", key_type, both));
+  LS_ASSIGN_OR_RETURN(const DType values, parse("--cache-type-v", value_type, both));
+  if (keys == values && (kv_type.empty() || keys == both)) return keys;
+  return InvalidArgument(
+      fmt::format("--cache-type-k {}, --cache-type-v {}{}: keys and values have one type here; name it "
+                  "once with --kv-cache-dtype, or give both flags alike",
+                  key_type.empty() ? "(not given)" : key_type, value_type.empty() ? "(not given)" : value_type,
+                  kv_type.empty() ? "" : ", --kv-cache-dtype " + kv_type));
 }
 
 Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
@@ -44,11 +67,7 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   if (!(options.timeout_secs > 0)) {
     return InvalidArgument(kBadRankTimeout);
   }
-  if (kv_type == "f32") {
-    options.kv_dtype = DType::kF32;
-  } else if (kv_type != "f16") {
-    return InvalidArgument(fmt::format("--kv-cache-dtype {}: must be f16 or f32", kv_type));
-  }
+  LS_ASSIGN_OR_RETURN(options.kv_dtype, KvType());
   if (rank_mode == "process") {
     options.process_ranks = true;
   } else if (rank_mode != "thread") {

@@ -26,7 +26,7 @@ struct EngineFlags {
   int threads = 0;  // 0: usable cores / tp
   int context = 0;
   int prefill_chunk = 512;
-  std::string kv_type = "f16";
+  std::string kv_type, key_type, value_type;  // of the cache; "": not given
   std::string rank_mode = "thread";
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
@@ -34,6 +34,10 @@ struct EngineFlags {
   void AddTo(CLI::App& command);
   Result<std::unique_ptr<engine::Engine>> Load() const;
   bool json_only() const { return json == "-"; }
+
+ private:
+  // Keys and values have one type.
+  Result<DType> KvType() const;
 };
 
 struct SamplingFlags {

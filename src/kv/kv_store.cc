@@ -8,10 +8,12 @@
 namespace lockstep::kv {
 
 Result<KvStore> KvStore::Create(const KvShape& shape) {
+  const DTypeInfo info = GetDTypeInfo(shape.dtype);
   LS_CHECK_EQ(shape.head_dim % kLanes, 0);
+  LS_CHECK_EQ(shape.head_dim % static_cast<int>(info.block_elems), 0);
   KvStore store;
   store.shape_ = shape;
-  store.row_bytes_ = static_cast<int64_t>(shape.head_dim) * GetDTypeInfo(shape.dtype).block_bytes;
+  store.row_bytes_ = static_cast<int64_t>(shape.head_dim) / info.block_elems * info.block_bytes;
   store.half_bytes_ = store.row_bytes_ * kKvChunk;
   int64_t bytes = static_cast<int64_t>(shape.num_layers) * shape.num_pages * shape.num_kv_heads * 2 * store.half_bytes_;
   auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(bytes), "kv cache");

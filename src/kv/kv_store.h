@@ -1,6 +1,6 @@
 // One rank's keys and values: [page, layer, kv head, {K, V}, kKvChunk, Dh].
 //
-// Shapes:   a page of one head is [kKvChunk, Dh], keys then values; Dh padded to a multiple of 16
+// Shapes:   a page of one head is [kKvChunk, Dh], keys then values; Dh padded to a multiple of 16; of 32 for kQ8_0
 // Units:    slots in tokens; bytes
 // Errors:   kOutOfMemory  the address space or the memory is refused; names the bytes
 // Threads:  disjoint (layer, head, slot) may be written at once
@@ -22,7 +22,7 @@ struct KvShape {
   int num_pages;
   int num_kv_heads;  // of this rank
   int head_dim;      // padded to a multiple of 16
-  DType dtype;       // kF16 or kF32
+  DType dtype;       // kF16, kF32 or kQ8_0
 };
 
 class KvStore {

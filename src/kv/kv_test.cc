@@ -44,5 +44,35 @@ TEST(KvStore, CopySlotMovesKeysAndValuesOfEveryHead) {
   }
 }
 
+TEST(KvStore, AQ8RowMovesWithItsScales) {
+  auto store = KvStore::Create({1, 2, 2, 64, DType::kQ8_0});
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  ASSERT_EQ(store->row_bytes(), 64 + 2 * 2);
+  const int32_t pages[] = {1, 0};
+  auto row = [&](void* page, int slot) { return static_cast<uint8_t*>(page) + slot % kKvChunk * store->row_bytes(); };
+  auto pattern = [](int head, bool value, int i) {
+    return static_cast<uint8_t>(1 + 3 * i + 7 * head + (value ? 90 : 0));
+  };
+  // The last slot of one page and the first of the other: neither may write beyond its row.
+  const int from = kKvChunk - 1, to = kKvChunk;
+  for (int head = 0; head < 2; ++head) {
+    EXPECT_EQ(static_cast<uint8_t*>(store->Values(0, 1, head)) - static_cast<uint8_t*>(store->Keys(0, 1, head)),
+              kKvChunk * 68);
+    for (int i = 0; i < 68; ++i) {
+      row(store->Keys(0, 1, head), from)[i] = pattern(head, false, i);
+      row(store->Values(0, 1, head), from)[i] = pattern(head, true, i);
+    }
+  }
+  store->CopySlot(0, pages, from, to);
+  for (int head = 0; head < 2; ++head) {
+    for (int i = 0; i < 68; ++i) {
+      EXPECT_EQ(row(store->Keys(0, 0, head), to)[i], pattern(head, false, i));
+      EXPECT_EQ(row(store->Values(0, 0, head), to)[i], pattern(head, true, i));
+    }
+    EXPECT_EQ(row(store->Keys(0, 0, head), to)[68], 0);
+    EXPECT_EQ(row(store->Values(0, 0, head), to)[68], 0);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::kv

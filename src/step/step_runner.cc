@@ -182,6 +182,10 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   if (config.head_dim % kLanes != 0) {
     return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
   }
+  if (IsQuantised(o.kv_dtype) && config.head_dim % kBlock != 0) {
+    return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
+                                       config.head_dim, kBlock));
+  }
   if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
   LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
   SharedLayout layout(config, o.tp * o.threads, o.num_sequences, o.context, o.max_rows);

@@ -18,6 +18,7 @@ using Rows = std::vector<std::vector<float>>;
 
 constexpr int kLength = 140;  // two page borders: 64 and 128
 constexpr char kQuantised[] = "seed=1, dtype='Q4_1'";
+constexpr char kHeadsOf32[] = "seed=1, head_dim=32, dtype='Q4_1'";  // a q8_0 cache needs blocks of 32
 
 StepOptions Options(int num_sequences = 1, int threads = 1) {
   StepOptions options;
@@ -207,7 +208,7 @@ Compaction Accept(const DraftTree& tree, int leaf) {
 void ExpectCompactionEqualsPlain(const std::vector<std::pair<DraftTree, int>>& rounds, int threads, DType kv_dtype) {
   StepOptions options = Options(2, threads);
   options.kv_dtype = kv_dtype;
-  Session session(TinyModel(kQuantised), options);
+  Session session(TinyModel(kv_dtype == DType::kQ8_0 ? kHeadsOf32 : kQuantised), options);
   std::vector<int32_t> text = SomeTokens(57, session.vocab(), 31);
   session.Feed(0, text, 0, 17);
   std::vector<KvMove> moves;
@@ -253,7 +254,7 @@ TEST(Compaction, ScatteredPathsContinueLikePlainDecoding) {
 }
 
 TEST(Compaction, ManyRandomRoundsAcrossPageBorders) {
-  for (DType kv : {DType::kF16, DType::kF32}) {
+  for (DType kv : {DType::kF16, DType::kF32, DType::kQ8_0}) {
     std::mt19937 rng(77);
     std::vector<std::pair<DraftTree, int>> rounds;
     int length = 57;
@@ -293,6 +294,48 @@ TEST(WeightTypes, EachKeepsItsRowsAndItsRanks) {
       EXPECT_EQ(FirstDifference(plain, two.Feed(0, tokens, 0, 9)), -1) << type << " tp 2, 9 rows";
     }
   }
+}
+
+TEST(KvInQ8, KeepsRowsRanksThreadsAndTrees) {
+  const std::string path = TinyModel("seed=3, heads=6, kv_heads=2, head_dim=64, hidden=96, ffn=160, dtype='Q4_1'");
+  StepOptions options = Options(2);
+  options.kv_dtype = DType::kQ8_0;
+  Session one(path, options);
+  const std::vector<int32_t> tokens = SomeTokens(kLength, one.vocab(), 51);
+  const Rows plain = one.Feed(0, tokens, 0, 1);
+  ASSERT_TRUE(AllFinite(plain));
+  StepOptions f16 = options;
+  f16.kv_dtype = DType::kF16;
+  EXPECT_NE(FirstDifference(plain, Session(path, f16).Feed(0, tokens, 0, 1)), -1) << "is the type used at all?";
+  for (int chunk : {2, 4, 5, 17, 63, 64}) EXPECT_EQ(FirstDifference(plain, one.Feed(0, tokens, 0, chunk)), -1) << chunk;
+  std::mt19937 rng(4);
+  for (int committed : {3, 63, 64, 130}) {
+    for (int s : {0, 1}) one.Feed(s, std::span(tokens).first(size_t(committed)), 0, 17);
+    const DraftTree tree = RandomTree(rng, 12, one.vocab(), false);
+    EXPECT_EQ(FirstDifference(PlainAlongPaths(one, 1, tree, committed), TreeStep(one, 0, tree, committed)), -1)
+        << committed;
+  }
+  for (auto [tp, threads] : {std::pair(1, 2), std::pair(2, 1), std::pair(2, 2), std::pair(4, 1)}) {
+    options.tp = tp;
+    options.threads = threads;
+    for (comm::RankMode mode : {comm::RankMode::kThread, comm::RankMode::kProcess}) {
+      options.rank_mode = mode;
+      Session cut(path, options);
+      for (int chunk : {1, 9}) {
+        EXPECT_EQ(FirstDifference(plain, cut.Feed(0, tokens, 0, chunk)), -1) << tp << " x " << threads << " " << chunk;
+      }
+    }
+  }
+}
+
+TEST(KvInQ8, NeedsHeadsOfWholeBlocks) {
+  StepOptions options = Options();
+  options.kv_dtype = DType::kQ8_0;
+  auto source = model::OpenGgufWeights(TinyModel(kQuantised));
+  ASSERT_TRUE(source.ok());
+  const Status status = StepRunner::Create(std::move(source).value(), options).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "--kv-cache-dtype q8_0: the model's head_dim is 16; it must be a multiple of 32");
 }
 
 }  // namespace

@@ -85,6 +85,22 @@ def test_bench_spec():
     h.equal(names, ["none", "ngram"])
 
 
+def test_the_cache_in_q8_0():
+    model = h.tiny_model("--seed", "4", "--head-dim", "32")
+    result = h.run("bench", "spec", "-m", model, "--kv-cache-dtype", "q8_0", "-tp", 2, "--threads", 1, "-n", 60, "--spec",
+                   "none,ngram,oracle", "--spec-shape", "tree:5", "--ignore-eos", "--json").json()
+    h.equal([(row["spec"], row["identical"]) for row in result["rows"]],
+            [("none", True), ("ngram", True), ("oracle", True)])
+    h.check(result["rows"][2]["accept_length"] > 2, result["rows"][2])
+    plain = ["run", "-m", model, "-p", "hello", "-n", 8]
+    named = h.run(*plain, "--kv-cache-dtype", "q8_0").out
+    h.equal(h.run(*plain, "-ctk", "q8_0", "-ctv", "q8_0").out, named)
+    h.equal(h.run(*plain, "--cache-type-k=q8_0", "--cache-type-v=q8_0", "--kv-cache-dtype", "q8_0").out, named)
+    h.equal(h.run(*plain, "-ctv", "f16").out, h.run(*plain).out)
+    small = h.tiny_model("--seed", "4")
+    h.check("head_dim is 16" in h.run("run", "-m", small, "-p", "a", "--kv-cache-dtype", "q8_0", code=2).err)
+
+
 def test_bench_step():
     model = h.tiny_model()
     result = h.run("bench", "step", "-m", model, "--widths", "1,2,4", "--context", 20, "--reps", 5, "-tp", 2, "--threads",

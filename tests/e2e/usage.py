@@ -48,7 +48,8 @@ def test_values_out_of_range():
     for flag, value, word in [("-n", "-2", "-n"),
                               ("--spec", "eagle9", "none, ngram"), ("--spec", "oracle", "none, ngram"),
                               ("--spec-shape", "bush:3", "chain:K"), ("--spec-shape", "tree:0", "tree:N"),
-                              ("--rank-mode", "fibre", "thread or process"), ("--kv-cache-dtype", "q8", "f16 or f32"),
+                              ("--rank-mode", "fibre", "thread or process"), ("--kv-cache-dtype", "q8", "f16, f32 or q8_0"),
+                              ("-ctk", "q8_0", "one type"), ("-ctv", "f32", "one type"), ("-ctk", "q4_0", "--cache-type-k q4_0"),
                               ("--ctx-size", "99999", "--ctx-size"), ("--threads", "-1", "--threads"),
                               ("--chunked-prefill-size", "0", "--chunked-prefill-size"), ("--logit-bias", "5", "--logit-bias"),
                               ("--logit-bias", "99999+1", "--logit-bias: token 99999")]:

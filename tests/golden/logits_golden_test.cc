@@ -171,6 +171,11 @@ TEST(LogitsGolden, QuantisedModelsAreAsNearAsInt8ActivationsAllow) {
   }
 }
 
+TEST(LogitsGolden, NothingElseChangesABitOfAQ8Cache) {
+  const std::string path = TinyModel("seed=8, heads=6, kv_heads=2, head_dim=32, ffn=160, hidden=96, dtype='Q4_1'");
+  ExpectInvariant(path, SomeTokens(24, 320, 7), DType::kQ8_0);
+}
+
 // A file without an output weight uses the embedding; one that has it uses what it has, equal or not.
 TEST(TiedEmbeddings, TheFilesOwnHeadIsUsed) {
   const std::string copy_of_embedding =

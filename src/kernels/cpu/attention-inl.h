@@ -16,26 +16,62 @@ struct HeadState {
   float max, sum;
 };
 
+// Bytes of a key or value row, as the cache keeps it (kernels.h).
 template <DType kKv>
-LS_INLINE F32x16 LoadKv(const void* from, int64_t i) {
-  if constexpr (kKv == DType::kF16) return LoadF16(static_cast<const uint16_t*>(from) + i);
-  return Load(static_cast<const float*>(from) + i);
+LS_INLINE int64_t KvRowBytes(int head_dim) {
+  if constexpr (kKv == DType::kQ8_0) return head_dim + head_dim / kBlock * 2;
+  return static_cast<int64_t>(head_dim) * (kKv == DType::kF16 ? 2 : 4);
 }
 
 // The keys or values at(0 .. n - 1) as f32 rows, then zeros up to a multiple of 16 rows.
 template <DType kKv, class At>
 inline void Widen(At at, int n, int head_dim, float* to) {
   for (int j = 0; j < n; ++j) {
-    for (int i = 0; i < head_dim; i += 16) Store(to + j * head_dim + i, LoadKv<kKv>(at(j), i));
+    const void* from = at(j);
+    float* row = to + j * head_dim;
+    if constexpr (kKv == DType::kQ8_0) {
+      const auto* q = static_cast<const int8_t*>(from);
+      for (int i = 0; i < head_dim; i += kBlock) {
+        uint16_t half;
+        __builtin_memcpy(&half, q + head_dim + i / kBlock * 2, sizeof half);
+        const F32x16 scale = SetF16(half);
+        Store(row + i, Mul(ToF32(LoadI8(q + i)), scale));
+        Store(row + i + 16, Mul(ToF32(LoadI8(q + i + 16)), scale));
+      }
+    } else if constexpr (kKv == DType::kF16) {
+      for (int i = 0; i < head_dim; i += 16) Store(row + i, LoadF16(static_cast<const uint16_t*>(from) + i));
+    } else {
+      for (int i = 0; i < head_dim; i += 16) Store(row + i, Load(static_cast<const float*>(from) + i));
+    }
   }
   for (int i = n * head_dim; i < (n + 15) / 16 * 16 * head_dim; i += 16) Store(to + i, Set(0.0f));
 }
 
-// One side, keys or values, of the chunk that a row reads now: rows of Dh elements of type kKv. `next`, if not null, is
-// the page behind it, asked for row by row while this one is used: a step's weights push the cache's pages out between
-// two layers, a page is too short for the hardware's prefetcher, and all rows of a page at once would only wait.
+// The scales of the first n rows of a q8_0 page in f32, [n, Dh / 32], so that each head and row of the step reads them
+// as they are. Rows behind n, up to a multiple of 16, may be anything. `to` holds one and a half times as many floats.
+template <int kVectors>
+inline void WidenScales(const char* page, int n, int head_dim, float* to) {
+  const int dh = kVectors > 0 ? kVectors * 16 : head_dim, blocks = dh / kBlock;
+  const int rows = (n + 15) / 16 * 16;
+  auto* half = reinterpret_cast<char*>(to + kKvChunk * blocks);
+  const char* scales = page + dh;
+  for (int j = 0; j < rows; ++j) {
+    __builtin_memcpy(half + j * blocks * 2, scales + j * KvRowBytes<DType::kQ8_0>(dh), static_cast<size_t>(blocks * 2));
+  }
+  for (int i = 0; i < rows * blocks; i += 16) {
+    uint16_t sixteen[16];
+    __builtin_memcpy(sixteen, half + i * 2, sizeof sixteen);
+    Store(to + i, LoadF16(sixteen));
+  }
+}
+
+// One side, keys or values, of the chunk that a row reads now: rows of Dh elements of type kKv, and for q8_0 their scales
+// in f32. `next`, if not null, is the page behind it, asked for row by row while this one is used: a step's weights push
+// the cache's pages out between two layers, a page is too short for the hardware's prefetcher, and all rows of a page at
+// once would only wait.
 struct ChunkSide {
   const void* rows;
+  const float* scales;
   const char* next;
   int next_row_bytes;
 
@@ -45,6 +81,18 @@ struct ChunkSide {
     for (int i = 0; i < next_row_bytes; i += 64) Prefetch(ahead + i);
   }
 };
+
+// Sixteen elements of row j, from a column on.
+template <DType kKv>
+LS_INLINE F32x16 LoadKv(const ChunkSide& side, int j, int column, int head_dim) {
+  if constexpr (kKv == DType::kQ8_0) {
+    const int8_t* q = static_cast<const int8_t*>(side.rows) + j * KvRowBytes<kKv>(head_dim) + column;
+    return Mul(ToF32(LoadI8(q)), Set(side.scales[j * (head_dim / kBlock) + column / kBlock]));
+  }
+  const int64_t at = static_cast<int64_t>(j) * head_dim + column;
+  if constexpr (kKv == DType::kF16) return LoadF16(static_cast<const uint16_t*>(side.rows) + at);
+  return Load(static_cast<const float*>(side.rows) + at);
+}
 
 template <int H>
 struct HeadVectors {
@@ -74,12 +122,12 @@ struct ScoreTile {
     LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Set(0.0f);
     if constexpr (kVectors > 0) {
       LS_UNROLL for (int i = 0; i < kVectors; ++i) {
-        F32x16 key = LoadKv<kKv>(keys.rows, ((first + j) * kVectors + i) * 16);
+        F32x16 key = LoadKv<kKv>(keys, first + j, i * 16, kVectors * 16);
         LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(q[h][i], key, acc.of[h]);
       }
     } else {
       for (int i = 0; i < head_dim; i += 16) {
-        F32x16 key = LoadKv<kKv>(keys.rows, (first + j) * head_dim + i);
+        F32x16 key = LoadKv<kKv>(keys, first + j, i, head_dim);
         LS_UNROLL for (int h = 0; h < H; ++h) acc.of[h] = Fma(Load(q_rows + h * head_dim + i), key, acc.of[h]);
       }
     }
@@ -166,7 +214,7 @@ inline void ChunkValues(const float* weights, const ChunkSide& values, int colum
   for (int j = 0; j < n; ++j) {
     if (column == 0) values.PrefetchRow(j);
     F32x16 value[kSlice];
-    LS_UNROLL for (int i = 0; i < kSlice; ++i) value[i] = LoadKv<kKv>(values.rows, j * head_dim + column + i * 16);
+    LS_UNROLL for (int i = 0; i < kSlice; ++i) value[i] = LoadKv<kKv>(values, j, column + i * 16, head_dim);
     LS_UNROLL for (int h = 0; h < H; ++h) {
       F32x16 w = Set(weights[h * kKvChunk + j]);
       LS_UNROLL for (int i = 0; i < kSlice; ++i) acc[h * kSlice + i] = Fma(w, value[i], acc[h * kSlice + i]);
@@ -192,7 +240,7 @@ inline void AttendChunk(const AttentionArgs& a, const ChunkSides& kv, const floa
                         HeadState* running) {
   alignas(64) float weights[H * kKvChunk];
   const int dh = a.head_dim;
-  constexpr int kTogether = H < kScoreHeads ? H : kScoreHeads;
+  constexpr int kMost = kKv == DType::kQ8_0 && kScoreHeads > 1 ? 3 : kScoreHeads, kTogether = H < kMost ? H : kMost;
   int h = 0;
   for (; h + kTogether <= H; h += kTogether) {
     ChunkScores<kKv, kVectors, kTogether>(q + h * dh, kv.keys, n, dh, a.scale, weights + h * kKvChunk);
@@ -243,7 +291,8 @@ inline void AttendRowChunk(const AttentionArgs& a, const ChunkSides& kv, const A
 }
 
 // Up to this many readers of a page, widening in registers costs less than widening to memory and back.
-inline constexpr int kDirectRows = 4;
+template <DType kKv>
+inline constexpr int kDirectRows = kKv == DType::kQ8_0 ? 1 : 4;
 
 inline int Least(int a, int b) {
   return a < b ? a : b;
@@ -251,7 +300,6 @@ inline int Least(int a, int b) {
 
 template <DType kKv, int kVectors>
 inline void AttendRows(const AttentionArgs& a) {
-  constexpr int64_t kBytes = kKv == DType::kF16 ? 2 : 4;
   const int dh = a.head_dim;
   float *k = a.scratch, *v = a.scratch + kKvChunk * dh;
   HeadState running[kAttentionRows][kAttentionHeads];
@@ -271,14 +319,19 @@ inline void AttendRows(const AttentionArgs& a) {
     const bool more = chunk + 1 < end;
     const auto* next_k = more ? static_cast<const char*>(a.page_k[chunk + 1]) : nullptr;
     const auto* next_v = more ? static_cast<const char*>(a.page_v[chunk + 1]) : nullptr;
-    const int row_bytes = dh * static_cast<int>(kBytes);
-    ChunkSides kv = {{page_k, next_k, row_bytes}, {page_v, next_v, row_bytes}};
-    const bool widen = kKv != DType::kF32 && readers > kDirectRows;
+    const int row_bytes = static_cast<int>(KvRowBytes<kKv>(dh));
+    ChunkSides kv = {{page_k, nullptr, next_k, row_bytes}, {page_v, nullptr, next_v, row_bytes}};
+    const bool widen = kKv != DType::kF32 && readers > kDirectRows<kKv>;
     if (widen) {
       Widen<kKv>([&](int j) { return page_k + j * row_bytes; }, most, dh, k);
       Widen<kKv>([&](int j) { return page_v + j * row_bytes; }, most, dh, v);
       kv.keys.rows = k;
       kv.values.rows = v;
+    } else if constexpr (kKv == DType::kQ8_0) {
+      WidenScales<kVectors>(page_k, most, dh, k);
+      WidenScales<kVectors>(page_v, most, dh, v);
+      kv.keys.scales = k;
+      kv.values.scales = v;
     }
     for (int r = 0; r < a.num_rows; ++r) {
       const int n = keys_of(a.rows[r]);
@@ -297,7 +350,8 @@ inline void AttendRows(const AttentionArgs& a) {
       const int n = Least(row.num_keys - start, kKvChunk), tail = start - row.num_linear_chunks * kKvChunk;
       Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, k);
       Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, v);
-      AttendRowChunk<DType::kF32, kVectors>(a, {{k, nullptr, 0}, {v, nullptr, 0}}, row, n, start == 0, running[r]);
+      AttendRowChunk<DType::kF32, kVectors>(a, {{k, nullptr, nullptr, 0}, {v, nullptr, nullptr, 0}}, row, n, start == 0,
+                                            running[r]);
     }
     for (int h = 0; h < a.num_heads; ++h) {
       const F32x16 sum = Set(running[r][h].sum);
@@ -321,6 +375,8 @@ inline void AttendAll(const AttentionArgs& a) {
 void Attention(const AttentionArgs& a) {
   if (a.kv_dtype == DType::kF16) {
     AttendAll<DType::kF16>(a);
+  } else if (a.kv_dtype == DType::kQ8_0) {
+    AttendAll<DType::kQ8_0>(a);
   } else {
     AttendAll<DType::kF32>(a);
   }

@@ -97,9 +97,9 @@ struct AttentionArgs {
   const AttentionRow* rows;
   int num_rows;   // 1..kAttentionRows
   int num_heads;  // 1..kAttentionHeads
-  int head_dim;   // Dh, a multiple of 16
+  int head_dim;   // Dh, a multiple of 16; of 32 for kQ8_0
   float scale;
-  DType kv_dtype;  // kF16 or kF32
+  DType kv_dtype;  // kF16, kF32 or kQ8_0
   // page_k[c], page_v[c] point to [kKvChunk, Dh].
   const void* const* page_k;
   const void* const* page_v;
@@ -128,7 +128,8 @@ struct CpuKernels {
   void (*silu_mul)(const float* gate, const float* up, float* y, int n);
   // Rotates each head's halves: (a, b) -> (a cos - b sin, a sin + b cos). cos, sin: [Dh / 2].
   void (*rope)(float* heads, int num_heads, int head_dim, const float* cos, const float* sin);
-  // f32 -> the cache's type, n elements.
+  // f32 -> a key or value row in the cache's type, n elements. kQ8_0 (n a multiple of 32): n int8, then an f16 scale for
+  // each block of 32.
   void (*store_kv)(const float* x, DType kv_dtype, void* out, int n);
   void (*attention)(const AttentionArgs&);
   ArgmaxResult (*argmax)(const float* x, int n);

@@ -129,7 +129,44 @@ void Rope(float* heads, int num_heads, int head_dim, const float* cos, const flo
   }
 }
 
+// The row of kernels.h (q8_0) from f32.
+inline void StoreQ8Row(const float* x, void* out, int n) {
+  auto* q = static_cast<int8_t*>(out);
+  int8_t* scales = q + n;
+  const I32x16 magnitude = SetI(0x7fffffff);
+  for (int b = 0; b < n / kBlock; ++b) {
+    F32x16 lo = Load(x + b * kBlock), hi = Load(x + b * kBlock + 16);
+    const int32_t bits = ReduceMaxI(MaxI(AndI(Bits(lo), magnitude), AndI(Bits(hi), magnitude)));
+    float amax;
+    __builtin_memcpy(&amax, &bits, sizeof amax);
+    uint16_t half[16];
+    StoreF16(half, Set(amax / 127.0f));
+    uint16_t scale = half[0];
+    float inverse = 0.0f;
+    if (scale >= 0x7c00) {
+      scale = 0x7e00;
+      lo = hi = Set(0.0f);
+    } else if (scale > 0) {
+      float lanes[16];
+      Store(lanes, SetF16(scale));
+      inverse = 1.0f / lanes[0];
+    }
+    auto quantise = [inverse](F32x16 v) {
+      v = Mul(v, Set(inverse));
+      v = SelectGreater(v, 127.0f, Set(127.0f), v);
+      return RoundToI32(SelectLess(v, -127.0f, Set(-127.0f), v));
+    };
+    StoreI8(q + b * kBlock, quantise(lo));
+    StoreI8(q + b * kBlock + 16, quantise(hi));
+    __builtin_memcpy(scales + b * 2, &scale, sizeof scale);
+  }
+}
+
 void StoreKv(const float* x, DType kv_dtype, void* out, int n) {
+  if (kv_dtype == DType::kQ8_0) {
+    StoreQ8Row(x, out, n);
+    return;
+  }
   if (kv_dtype == DType::kF32) {
     __builtin_memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
     return;

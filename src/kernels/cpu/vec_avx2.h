@@ -44,6 +44,10 @@ inline F32x16 LoadBF16(const uint16_t* p) {
   };
   return {half(p), half(p + 8)};
 }
+inline F32x16 SetF16(uint16_t x) {
+  __m256 all = _mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(x)));
+  return {all, all};
+}
 inline F32x16 Add(F32x16 a, F32x16 b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
@@ -123,6 +127,10 @@ inline I32x16 LoadI8(const int8_t* p) {
 inline void StoreI32(int32_t* p, I32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+inline I32x16 LoadI8(const int8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 inline void StoreI8(int8_t* p, I32x16 a) {
   // Masked to bytes first, so that the saturating packs keep the low byte of each lane.

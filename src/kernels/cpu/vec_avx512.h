@@ -33,6 +33,9 @@ inline F32x16 LoadBF16(const uint16_t* p) {
   __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
+inline F32x16 SetF16(uint16_t x) {
+  return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(x)));
+}
 inline F32x16 Add(F32x16 a, F32x16 b) {
   return _mm512_add_ps(a, b);
 }
@@ -103,6 +106,9 @@ inline I32x16 LoadI8(const int8_t* p) {
 }
 inline void StoreI32(int32_t* p, I32x16 a) {
   _mm512_storeu_si512(p, a);
+}
+inline I32x16 LoadI8(const int8_t* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline void StoreI8(int8_t* p, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));

@@ -51,6 +51,10 @@ inline F32x16 LoadBF16(const uint16_t* p) {
   LS_LANES r.lane[i] = ref::BF16ToF32(p[i]);
   return r;
 }
+// One f16 in every lane.
+inline F32x16 SetF16(uint16_t x) {
+  return Set(ref::F16ToF32(x));
+}
 inline F32x16 Add(F32x16 a, F32x16 b) {
   LS_LANES a.lane[i] += b.lane[i];
   return a;
@@ -161,6 +165,11 @@ inline I32x16 LoadI8(const int8_t* p) {
 }
 inline void StoreI32(int32_t* p, I32x16 a) {
   LS_LANES p[i] = a.lane[i];
+}
+inline I32x16 LoadI8(const int8_t* p) {
+  I32x16 r;
+  LS_LANES r.lane[i] = p[i];
+  return r;
 }
 // The low bytes of each lane.
 inline void StoreI8(int8_t* p, I32x16 a) {

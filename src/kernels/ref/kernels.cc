@@ -203,6 +203,53 @@ void Rope(float* head, int head_dim, const float* cos, const float* sin) {
   }
 }
 
+std::vector<uint8_t> StoreKv(DType dtype, const std::vector<float>& x) {
+  std::vector<uint8_t> bytes, scales;
+  auto append = [](std::vector<uint8_t>& to, const auto& value) {
+    const auto* p = reinterpret_cast<const uint8_t*>(&value);
+    to.insert(to.end(), p, p + sizeof value);
+  };
+  if (dtype != DType::kQ8_0) {
+    for (float v : x) {
+      if (dtype == DType::kF32) append(bytes, v);
+      if (dtype == DType::kF16) append(bytes, F32ToF16(v));
+    }
+    return bytes;
+  }
+  for (size_t b = 0; b < x.size(); b += kBlock) {
+    float amax = 0;
+    bool finite = true;
+    for (size_t j = b; j < b + kBlock; ++j) {
+      finite = finite && std::isfinite(x[j]);
+      amax = std::fmax(amax, std::fabs(x[j]));
+    }
+    uint16_t scale = F32ToF16(amax / 127.0f);
+    finite = finite && std::isfinite(F16ToF32(scale));
+    if (!finite) scale = 0x7e00;  // NaN
+    const bool zero = !finite || scale == 0;
+    for (size_t j = b; j < b + kBlock; ++j) {
+      const float q = zero ? 0.0f : std::nearbyint(x[j] * (1.0f / F16ToF32(scale)));
+      append(bytes, static_cast<int8_t>(std::fmin(std::fmax(q, -127.0f), 127.0f)));
+    }
+    append(scales, scale);
+  }
+  bytes.insert(bytes.end(), scales.begin(), scales.end());
+  return bytes;
+}
+
+std::vector<float> LoadKv(DType dtype, const std::vector<uint8_t>& row) {
+  const DTypeInfo info = GetDTypeInfo(dtype);
+  std::vector<float> x(row.size() / info.block_bytes * info.block_elems);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (dtype == DType::kF32) std::memcpy(&x[i], &row[i * 4], 4);
+    if (dtype == DType::kF16) x[i] = Half(&row[i * 2]);
+    if (dtype == DType::kQ8_0) {
+      x[i] = static_cast<float>(static_cast<int8_t>(row[i])) * Half(&row[x.size() + i / kBlock * 2]);
+    }
+  }
+  return x;
+}
+
 std::vector<float> Attention(const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
                              const std::vector<std::vector<float>>& values, float scale) {
   size_t dh = q.size();

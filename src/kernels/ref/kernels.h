@@ -47,6 +47,11 @@ float SiluMul(float gate, float up);
 // Rotates the halves of one head in place.
 void Rope(float* head, int head_dim, const float* cos, const float* sin);
 
+// A key or value row as the cache keeps it, in kF32, kF16 or kQ8_0: Dh int8, then an f16 scale for each block of 32.
+std::vector<uint8_t> StoreKv(DType dtype, const std::vector<float>& x);
+// What is read of it, in f32.
+std::vector<float> LoadKv(DType dtype, const std::vector<uint8_t>& row);
+
 // One query head over keys and values in path order, already in the cache's precision.
 std::vector<float> Attention(const std::vector<float>& q, const std::vector<std::vector<float>>& keys,
                              const std::vector<std::vector<float>>& values, float scale);
