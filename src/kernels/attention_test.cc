@@ -163,6 +163,32 @@ TEST_P(KvKernels, AttentionEqualsTheDefinitionForPagesAndPaths) {
             }
             ExpectSameBits(got, want, what + " alone");
             if (HasFatalFailure()) return;
+            // Chunks apart, in two or more calls, and merged.
+            const int row_elems = AttentionPartialElems(heads, dh);
+            std::vector<float> partials(size_t(pages) * num_rows * row_elems, std::nanf(""));
+            for (int r = 0; r < num_rows; ++r) rows[r].partials = &partials[size_t(r) * row_elems];
+            args.rows = rows.data();
+            args.num_rows = num_rows;
+            args.partial_stride = int64_t{num_rows} * row_elems;
+            got.assign(got.size(), -1.0f);
+            for (args.chunk_begin = pages - 1; args.chunk_begin >= 0; args.chunk_begin = args.chunk_begin - 2) {
+              args.chunk_end = std::min(args.chunk_begin + 2, pages);
+              k.attention(args);
+            }
+            if (pages % 2 == 0) {
+              args.chunk_begin = 0;
+              args.chunk_end = 1;
+              k.attention(args);
+            }
+            for (int r = 0; r < num_rows; ++r) {
+              for (int h = 0; h < heads; ++h) {
+                k.merge_attention({rows[r].partials + h * dh, rows[r].partials + heads * dh + 2 * h,
+                                   args.partial_stride, (keys_of_row[r] + kKvChunk - 1) / kKvChunk, dh,
+                                   &got[(r * heads + h) * dh]});
+              }
+            }
+            ExpectSameBits(got, want, what + " chunks apart");
+            if (HasFatalFailure()) return;
           }
         }
       }

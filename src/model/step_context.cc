@@ -27,7 +27,8 @@ kernels::QuantRows Activations::Quant() {
   return {q.data(), scale.data(), sum.data(), scaled_sum.data(), half_sum.data(), ld, ld_block};
 }
 
-TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_rows) {
+TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_rows, int max_pages_per_sequence,
+                         int threads) {
   const int d = static_cast<int>(c.hidden), dh = static_cast<int>(c.head_dim);
   const int heads = shard.q_heads.count() * dh, kv = shard.kv_heads.count() * dh, ffn = shard.ffn.count();
   auto rows = [max_rows](int64_t ld) { return device::cpu::ZeroVector<float>(static_cast<size_t>(max_rows * ld)); };
@@ -44,6 +45,10 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   gate = rows(ld_ffn);
   up = rows(ld_ffn);
   gated = Activations(max_rows, ffn);
+  // Eight a thread: with more, whole heads are as good a share as chunks.
+  split_row_heads = threads > 1 ? 8 * threads : 0;
+  split_results.resize(static_cast<size_t>(split_row_heads) * static_cast<size_t>(max_pages_per_sequence) *
+                       static_cast<size_t>(kernels::AttentionPartialElems(1, dh)));
   bad_layer.assign(static_cast<size_t>(max_rows), -1);
 }
 

@@ -57,7 +57,7 @@ struct Activations {
 
 // Shared by the threads of a rank.
 struct TeamBuffers {
-  TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows);
+  TeamBuffers(const ModelConfig& config, const RankShard& shard, int max_rows, int max_pages_per_sequence, int threads);
 
   int64_t ld_x, ld_q, ld_kv, ld_ffn;
   device::cpu::ZeroVector<float> x;         // [T, D] residual stream
@@ -66,7 +66,11 @@ struct TeamBuffers {
   Activations attended;                     // [T, query heads of this rank x Dh]
   device::cpu::ZeroVector<float> gate, up;  // [T, F of this rank]
   Activations gated;                        // [T, F of this rank]
-  std::vector<int32_t> bad_layer;           // [T] first layer whose norm met a non-finite row, or -1
+  // Results of chunks that the threads share (layers/attention.cc): up to so many (row, query head) pairs of a step, times
+  // the chunks of the longest context.
+  int split_row_heads;
+  device::cpu::ZeroVector<float> split_results;
+  std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
 };
 
 // The step's input, the same for all members.

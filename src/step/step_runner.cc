@@ -104,7 +104,8 @@ Status StepRunner::Impl::BuildRank(int rank) {
   LS_ASSIGN_OR_RETURN(
       state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers), options.num_sequences * layout.pages_per_sequence,
                                      shard.kv_heads.count(), static_cast<int>(c.head_dim), options.kv_dtype}));
-  state.team = std::make_unique<model::TeamBuffers>(c, shard, options.max_rows);
+  state.team =
+      std::make_unique<model::TeamBuffers>(c, shard, options.max_rows, layout.pages_per_sequence, options.threads);
   return OkStatus();
 }
 

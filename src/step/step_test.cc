@@ -20,8 +20,9 @@ constexpr int kLength = 140;  // two page borders: 64 and 128
 constexpr char kQuantised[] = "seed=1, dtype='Q4_1'";
 constexpr char kHeadsOf32[] = "seed=1, head_dim=32, dtype='Q4_1'";  // a q8_0 cache needs blocks of 32
 
-StepOptions Options(int num_sequences = 1, int threads = 1) {
+StepOptions Options(int num_sequences = 1, int threads = 1, int tp = 1) {
   StepOptions options;
+  options.tp = tp;
   options.num_sequences = num_sequences;
   options.threads = threads;
   return options;
@@ -163,6 +164,32 @@ TEST(RowsNeverMix, BranchesOfATree) {
       EXPECT_EQ(FirstDifference(PlainAlongPaths(session, 1, tree, committed), TreeStep(session, 0, tree, committed)),
                 -1)
           << "behind " << committed << " tokens, " << rows << " rows";
+    }
+  }
+}
+
+// With a long context and few rows the threads of a rank share the chunks of keys instead of the heads.
+TEST(RowsNeverMix, ChunksSharedByThreads) {
+  const std::string path =
+      TinyModel("seed=12, layers=2, heads=6, kv_heads=2, head_dim=16, ffn=64, context=1024, dtype='Q8_0'");
+  constexpr int kLong = 460;
+  Session one(path);
+  const std::vector<int32_t> tokens = SomeTokens(kLong, one.vocab(), 31);
+  const Rows plain = one.Feed(0, tokens, 0, 17);
+  std::mt19937 rng(5);
+  std::vector<DraftTree> trees;
+  for (int rows : {1, 2, 3, 5, 6}) trees.push_back(RandomTree(rng, rows, one.vocab(), false));
+  std::vector<Rows> expected;
+  for (const DraftTree& tree : trees) expected.push_back(TreeStep(one, 0, tree, kLong));
+  for (auto [tp, threads] : {std::pair(1, 2), std::pair(1, 3), std::pair(1, 5), std::pair(2, 2)}) {
+    Session session(path, Options(1, threads, tp));
+    for (int width : {1, 2, 5, 40}) {
+      const Rows rows = session.Feed(0, tokens, 0, width);
+      EXPECT_EQ(FirstDifference(plain, rows), -1) << tp << " x " << threads << ", width " << width;
+    }
+    for (size_t i = 0; i < trees.size(); ++i) {
+      EXPECT_EQ(FirstDifference(expected[i], TreeStep(session, 0, trees[i], kLong)), -1)
+          << tp << " x " << threads << ", tree of " << trees[i].num_rows();
     }
   }
 }

@@ -303,10 +303,26 @@ inline void AttendRows(const AttentionArgs& a) {
   const int dh = a.head_dim;
   float *k = a.scratch, *v = a.scratch + kKvChunk * dh;
   HeadState running[kAttentionRows][kAttentionHeads];
-  for (int chunk = 0;; ++chunk) {
+  auto attend = [&]<DType kType>(const ChunkSides& kv, int r, int chunk, int n) {
+    const AttentionRow& row = a.rows[r];
+    if (row.partials == nullptr) return AttendRowChunk<kType, kVectors>(a, kv, row, n, chunk == 0, running[r]);
+    AttentionRow apart = row;
+    apart.out = row.partials + chunk * a.partial_stride;
+    AttendRowChunk<kType, kVectors>(a, kv, apart, n, true, running[r]);
+    for (int h = 0; h < a.num_heads; ++h) {
+      float* max_sum = apart.out + a.num_heads * dh + 2 * h;
+      max_sum[0] = running[r][h].max;
+      max_sum[1] = running[r][h].sum;
+    }
+  };
+  auto wanted = [&](const AttentionRow& row, int chunk) {
+    return row.partials == nullptr || (chunk >= a.chunk_begin && chunk < a.chunk_end);
+  };
+  for (int chunk = a.chunk_begin;; ++chunk) {
     // Keys that a row reads of this page, and the most that any row does.
     auto keys_of = [&](const AttentionRow& row) {
-      return chunk < row.num_linear_chunks ? Least(row.num_keys - chunk * kKvChunk, kKvChunk) : 0;
+      const bool reads = chunk < row.num_linear_chunks && wanted(row, chunk);
+      return reads ? Least(row.num_keys - chunk * kKvChunk, kKvChunk) : 0;
     };
     int most = 0, end = 0, readers = 0;
     for (int r = 0; r < a.num_rows; ++r) {
@@ -337,27 +353,46 @@ inline void AttendRows(const AttentionArgs& a) {
       const int n = keys_of(a.rows[r]);
       if (n <= 0) continue;
       if (widen) {
-        AttendRowChunk<DType::kF32, kVectors>(a, kv, a.rows[r], n, chunk == 0, running[r]);
+        attend.template operator()<DType::kF32>(kv, r, chunk, n);
       } else {
-        AttendRowChunk<kKv, kVectors>(a, kv, a.rows[r], n, chunk == 0, running[r]);
+        attend.template operator()<kKv>(kv, r, chunk, n);
       }
       kv.keys.next = kv.values.next = nullptr;  // the first row has asked
     }
   }
   for (int r = 0; r < a.num_rows; ++r) {
     const AttentionRow& row = a.rows[r];
-    for (int start = row.num_linear_chunks * kKvChunk; start < row.num_keys; start += kKvChunk) {
-      const int n = Least(row.num_keys - start, kKvChunk), tail = start - row.num_linear_chunks * kKvChunk;
+    for (int chunk = row.num_linear_chunks; chunk * kKvChunk < row.num_keys; ++chunk) {
+      if (!wanted(row, chunk)) continue;
+      const int n = Least(row.num_keys - chunk * kKvChunk, kKvChunk), tail = (chunk - row.num_linear_chunks) * kKvChunk;
       Widen<kKv>([&](int j) { return row.tail_k[tail + j]; }, n, dh, k);
       Widen<kKv>([&](int j) { return row.tail_v[tail + j]; }, n, dh, v);
-      AttendRowChunk<DType::kF32, kVectors>(a, {{k, nullptr, nullptr, 0}, {v, nullptr, nullptr, 0}}, row, n, start == 0,
-                                            running[r]);
+      attend.template operator()<DType::kF32>({{k, nullptr, nullptr, 0}, {v, nullptr, nullptr, 0}}, r, chunk, n);
     }
+    if (row.partials != nullptr) continue;
     for (int h = 0; h < a.num_heads; ++h) {
       const F32x16 sum = Set(running[r][h].sum);
       for (int i = h * dh; i < (h + 1) * dh; i += 16) Store(row.out + i, Div(Load(row.out + i), sum));
     }
   }
+}
+
+// The same operations as a row's own walk over its chunks.
+void MergeAttention(const MergeAttentionArgs& a) {
+  HeadState running[1] = {{a.max_sum[0], a.max_sum[1]}};
+  for (int i = 0; i < a.head_dim; i += 16) Store(a.out + i, Load(a.values + i));
+  for (int c = 1; c < a.num_chunks; ++c) {
+    const float* max_sum = a.max_sum + c * a.stride;
+    const float* values = a.values + c * a.stride;
+    const HeadState chunk[1] = {{max_sum[0], max_sum[1]}};
+    float keep, add;
+    MergeStates<1>(chunk, running, &keep, &add);
+    for (int i = 0; i < a.head_dim; i += 16) {
+      Store(a.out + i, Fma(Load(a.out + i), Set(keep), Mul(Load(values + i), Set(add))));
+    }
+  }
+  const F32x16 sum = Set(running[0].sum);
+  for (int i = 0; i < a.head_dim; i += 16) Store(a.out + i, Div(Load(a.out + i), sum));
 }
 
 template <DType kKv>

@@ -90,6 +90,7 @@ struct AttentionRow {
   int num_linear_chunks;
   const void* const* tail_k;
   const void* const* tail_v;
+  float* partials = nullptr;  // if not null, takes the chunks' results instead of `out` (AttentionArgs::partial_stride)
 };
 
 // Rows of one sequence, which share its pages.
@@ -104,7 +105,27 @@ struct AttentionArgs {
   const void* const* page_k;
   const void* const* page_v;
   float* scratch;  // [AttentionScratchElems(Dh)]
+  // For rows with partials: chunks [chunk_begin, chunk_end) only, each left by itself, so that threads can share the chunks
+  // of a row and MergeAttentionArgs can bring them together in order. Chunk c of a row lies partial_stride elements behind
+  // chunk c - 1: values not divided yet [num_heads, Dh], then {max, sum} [num_heads, 2].
+  int chunk_begin = 0, chunk_end = 0;
+  int64_t partial_stride = 0;
 };
+
+// One head of one row whose chunks were attended apart.
+struct MergeAttentionArgs {
+  const float* values;   // [Dh] of chunk 0
+  const float* max_sum;  // [2] of chunk 0
+  int64_t stride;        // elements from chunk to chunk, for both
+  int num_chunks;
+  int head_dim;
+  float* out;  // [Dh]
+};
+
+// Elements of one chunk of one row.
+inline constexpr int AttentionPartialElems(int num_heads, int head_dim) {
+  return num_heads * (head_dim + 2);
+}
 
 // One chunk's keys and values in f32.
 inline constexpr int AttentionScratchElems(int head_dim) {
@@ -132,6 +153,7 @@ struct CpuKernels {
   // each block of 32.
   void (*store_kv)(const float* x, DType kv_dtype, void* out, int n);
   void (*attention)(const AttentionArgs&);
+  void (*merge_attention)(const MergeAttentionArgs&);
   ArgmaxResult (*argmax)(const float* x, int n);
   // y[i] = exp(x[i]).
   void (*exp)(const float* x, float* y, int n);

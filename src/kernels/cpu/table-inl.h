@@ -12,6 +12,7 @@ inline constexpr CpuKernels kTable = {
     .rope = Rope,
     .store_kv = StoreKv,
     .attention = Attention,
+    .merge_attention = MergeAttention,
     .argmax = Argmax,
     .exp = ExpRow,
     .log = LogRow,

@@ -128,10 +128,6 @@ inline void StoreI32(int32_t* p, I32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
 }
-inline I32x16 LoadI8(const int8_t* p) {
-  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
-}
 inline void StoreI8(int8_t* p, I32x16 a) {
   // Masked to bytes first, so that the saturating packs keep the low byte of each lane.
   __m256i mask = _mm256_set1_epi32(0xff);

@@ -107,9 +107,6 @@ inline I32x16 LoadI8(const int8_t* p) {
 inline void StoreI32(int32_t* p, I32x16 a) {
   _mm512_storeu_si512(p, a);
 }
-inline I32x16 LoadI8(const int8_t* p) {
-  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
 inline void StoreI8(int8_t* p, I32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
 }

@@ -166,11 +166,6 @@ inline I32x16 LoadI8(const int8_t* p) {
 inline void StoreI32(int32_t* p, I32x16 a) {
   LS_LANES p[i] = a.lane[i];
 }
-inline I32x16 LoadI8(const int8_t* p) {
-  I32x16 r;
-  LS_LANES r.lane[i] = p[i];
-  return r;
-}
 // The low bytes of each lane.
 inline void StoreI8(int8_t* p, I32x16 a) {
   LS_LANES p[i] = static_cast<int8_t>(a.lane[i]);

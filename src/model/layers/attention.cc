@@ -59,8 +59,16 @@ void BindTail(StepContext& c, int layer, int row, int kv_head, const void** tail
   }
 }
 
+// Chunks of all rows that are attended apart, and where their results go (kernels::AttentionArgs::partial_stride).
+struct ChunksApart {
+  GroupRange chunks;
+  float* results;  // of the first row's chunk 0
+  int64_t row_stride, chunk_stride;
+};
+
 // Some neighbouring query heads (of this rank) that share a kv head, for rows [row_begin, row_end).
-void AttendHeads(StepContext& c, int layer, int kv_head, GroupRange heads, GroupRange rows) {
+void AttendHeads(StepContext& c, int layer, int kv_head, GroupRange heads, GroupRange rows,
+                 const ChunksApart* apart = nullptr) {
   TeamBuffers& team = c.team();
   const int dh = static_cast<int>(c.config().head_dim);
   kernels::AttentionArgs args = {};
@@ -71,6 +79,11 @@ void AttendHeads(StepContext& c, int layer, int kv_head, GroupRange heads, Group
   args.page_k = c.page_k.data();
   args.page_v = c.page_v.data();
   args.scratch = c.attention_scratch();
+  if (apart != nullptr) {
+    args.chunk_begin = apart->chunks.begin;
+    args.chunk_end = apart->chunks.end;
+    args.partial_stride = apart->chunk_stride;
+  }
   for (int row = rows.begin; row < rows.end;) {
     const int sequence_idx = c.view().rows[row].sequence;
     const BatchSequence& sequence = c.view().sequences[sequence_idx];
@@ -82,6 +95,7 @@ void AttendHeads(StepContext& c, int layer, int kv_head, GroupRange heads, Group
       kernels::AttentionRow& to = c.attention_rows[static_cast<size_t>(args.num_rows)];
       to.q = &team.q[static_cast<size_t>(row * team.ld_q + heads.begin * dh)];
       to.out = team.attended.Row(row) + heads.begin * dh;
+      to.partials = apart == nullptr ? nullptr : apart->results + row * apart->row_stride;
       to.num_keys = r.position + 1;
       to.num_linear_chunks = c.is_linear(row) ? CeilDiv(to.num_keys, kKvChunk) : sequence.committed / kKvChunk;
       to.tail_k = c.TailKeys(args.num_rows);
@@ -141,6 +155,94 @@ void AttendRows(StepContext& c, int layer) {
   }
 }
 
+// A few rows with a long context have fewer heads than the threads could share evenly. Then the threads share the chunks
+// of all keys instead, in the order (kv head, chunk). A kv head that falls to one thread is attended as ever; of one that
+// is cut, every chunk is left by itself, and once all are there they are merged in order.
+class ChunkSplit {
+ public:
+  explicit ChunkSplit(StepContext& c) : c_(c), heads_(c.shard().q_heads), rows_(c.view().num_rows) {
+    for (int r = 0; r < rows_; ++r) chunks_ = std::max(chunks_, CeilDiv(c.view().rows[r].position + 1, kKvChunk));
+    group_ = static_cast<int>(c.config().num_heads / c.config().num_kv_heads);
+    threads_ = c.member().threads_per_rank();
+  }
+
+  // The same for all threads. Below kSplitChunks the merge costs more than uneven shares.
+  bool Pays() const {
+    constexpr int kSplitChunks = 4;
+    return threads_ > 1 && c_.view().num_sequences == 1 && chunks_ >= kSplitChunks &&
+           rows_ <= kernels::kAttentionRows && group_ <= kernels::kAttentionHeads &&
+           rows_ * heads_.count() <= c_.team().split_row_heads;
+  }
+
+  void Attend(int layer) {
+    ForEachGroup([&](int kv_head, GroupRange heads, int64_t before) {
+      const int begin = Cut(c_.member().thread(), heads, before), end = Cut(c_.member().thread() + 1, heads, before);
+      if (begin == end) return;
+      if (begin == 0 && end == chunks_) return AttendHeads(c_, layer, kv_head, heads, {0, rows_});
+      const ChunksApart apart = {{begin, end}, Results(heads), RowElems(heads), RowElems(heads) * rows_};
+      AttendHeads(c_, layer, kv_head, heads, {0, rows_}, &apart);
+    });
+  }
+
+  void Merge() {
+    int items = 0;
+    ForEachGroup(
+        [&](int, GroupRange heads, int64_t before) { items += IsCut(heads, before) ? Count(heads) * rows_ : 0; });
+    const GroupRange mine = c_.MyPart(items);
+    int item = 0;
+    ForEachGroup([&](int, GroupRange heads, int64_t before) {
+      if (!IsCut(heads, before)) return;
+      for (int i = 0; i < Count(heads) * rows_; ++i, ++item) {
+        if (item >= mine.begin && item < mine.end) MergeHead(heads, i / Count(heads), i % Count(heads));
+      }
+    });
+  }
+
+ private:
+  static int Count(GroupRange heads) { return heads.end - heads.begin; }
+  int HeadElems() const { return kernels::AttentionPartialElems(1, static_cast<int>(c_.config().head_dim)); }
+  int64_t RowElems(GroupRange heads) const { return int64_t{Count(heads)} * HeadElems(); }
+  float* Results(GroupRange heads) const {
+    return c_.team().split_results.data() + int64_t{heads.begin} * rows_ * chunks_ * HeadElems();
+  }
+
+  // Calls f(local kv head, local query heads that share it, (head, chunk) items before them).
+  template <class F>
+  void ForEachGroup(F f) const {
+    for (int first = heads_.begin; first < heads_.end;) {
+      const int kv_head = first / group_, last = std::min((kv_head + 1) * group_, heads_.end);
+      f(kv_head - c_.shard().kv_heads.begin, GroupRange{first - heads_.begin, last - heads_.begin},
+        int64_t{first - heads_.begin} * chunks_);
+      first = last;
+    }
+  }
+
+  // The chunk of these heads where thread `thread` begins.
+  int Cut(int thread, GroupRange heads, int64_t before) const {
+    const int64_t all = int64_t{heads_.count()} * chunks_, own = int64_t{Count(heads)} * chunks_;
+    return static_cast<int>(std::clamp<int64_t>(all * thread / threads_ - before, 0, own) / Count(heads));
+  }
+  bool IsCut(GroupRange heads, int64_t before) const {
+    for (int t = 1; t < threads_; ++t) {
+      const int cut = Cut(t, heads, before);
+      if (cut > 0 && cut < chunks_) return true;
+    }
+    return false;
+  }
+
+  void MergeHead(GroupRange heads, int row, int head) {
+    const int dh = static_cast<int>(c_.config().head_dim);
+    const float* results = Results(heads) + row * RowElems(heads);
+    c_.kernels().merge_attention({results + head * dh, results + Count(heads) * dh + 2 * head, RowElems(heads) * rows_,
+                                  CeilDiv(c_.view().rows[row].position + 1, kKvChunk), dh,
+                                  c_.team().attended.Row(row) + (heads.begin + head) * dh});
+  }
+
+  StepContext& c_;
+  UnitRange heads_;
+  int rows_, chunks_ = 0, group_, threads_;
+};
+
 }  // namespace
 
 void PrefetchFirstPages(StepContext& c, int layer) {
@@ -166,7 +268,14 @@ bool Attend(StepContext& c, int layer) {
   c.Stamp(trace::Owner::kMatmul);
   RopeAndStore(c, layer);
   if (!c.SyncRank()) return false;
-  AttendRows(c, layer);
+  ChunkSplit split(c);
+  if (split.Pays()) {
+    split.Attend(layer);
+    if (!c.SyncRank()) return false;
+    split.Merge();
+  } else {
+    AttendRows(c, layer);
+  }
   const bool ok = c.Prepare(c.team().attended, c.shard().q_heads.count() * static_cast<int>(c.config().head_dim),
                             IsQuantised(c.weights().layers[static_cast<size_t>(layer)].attention_out.weight.dtype));
   c.Stamp(trace::Owner::kAttention);
