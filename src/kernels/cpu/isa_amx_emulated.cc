@@ -18,6 +18,8 @@
 #include "kernels/cpu/matmul_tiles-inl.h"
 #include "kernels/cpu/rows-inl.h"
 //
+#include "kernels/cpu/attention_kv-inl.h"
+//
 #include "kernels/cpu/attention-inl.h"
 #include "kernels/cpu/table-inl.h"
 
