@@ -67,7 +67,7 @@ StepOptions Base(DType kv = DType::kF32) {
 
 TEST(LogitsGolden, EqualTransformers) {
   const std::vector<Golden> goldens = Goldens();
-  ASSERT_EQ(goldens.size(), 4u);
+  ASSERT_EQ(goldens.size(), 8u);
   for (const Golden& g : goldens) {
     const Rows rows = LogitsOf(g.model, g.tokens, Base(), 1);
     ASSERT_EQ(rows.size(), g.tokens.size());
@@ -134,6 +134,15 @@ TEST(LogitsGolden, NothingElseChangesABitOfQuantisedWeights) {
     SCOPED_TRACE(type);
     const std::string path =
         TinyModel("seed=8, heads=6, kv_heads=2, ffn=160, hidden=96, dtype='" + std::string(type) + "'");
+    ExpectInvariant(path, SomeTokens(24, 320, 7), DType::kF16);
+  }
+}
+
+TEST(LogitsGolden, NothingElseChangesABitOfOtherArchitecturesQuantised) {
+  for (const char* arch : {"qwen2", "qwen3"}) {
+    SCOPED_TRACE(arch);
+    const std::string path = TinyModel(
+        "seed=8, heads=6, kv_heads=2, head_dim=32, ffn=160, hidden=96, dtype='Q8_0', arch='" + std::string(arch) + "'");
     ExpectInvariant(path, SomeTokens(24, 320, 7), DType::kF16);
   }
 }
