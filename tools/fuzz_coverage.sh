@@ -14,7 +14,8 @@ cov=$(tool llvm-cov)
 
 formats=src/model/formats
 gguf=("$formats"/{gguf,gguf_parser,gguf_tensors,ggml_types}.cc "$formats/byte_reader.h" src/model/{config,inspect}.cc)
-safetensors=("$formats"/{safetensors,safetensors_header,safetensors_index,json_events,json_config}.cc)
+safetensors=("$formats"/{safetensors,safetensors_header,safetensors_index,json_events,json_config}.cc
+  src/model/inspect_safetensors.cc)
 case "${1:-all}" in
   all) loaders=(gguf safetensors) ;;
   gguf | safetensors) loaders=("$1") ;;

@@ -68,7 +68,7 @@ def valid():
     add("unaligned_ok", pack('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} ', b"\0" * 4))
     add("scalar_ok", model([("a", "F32", [], b"\0" * 4)]))
     add("zero_dims_ok", model([("a", "F32", [0], b""), ("b", "F32", [2], b"\0" * 8), ("c", "I64", [3, 0], b"")]))
-    add("zero_and_huge_dim_ok", pack({"a": {"dtype": "F32", "shape": [2**63, 4, 0], "data_offsets": [0, 0]}}))
+    add("zero_before_huge_dim_ok", pack({"a": {"dtype": "F32", "shape": [0, 2**63, 4], "data_offsets": [0, 0]}}))
     add("metadata_ok", model([("a", "BOOL", [1], b"\1")], {"format": "pt", "note": "h\u00e9"}))
     add("metadata_last_ok", pack({"a": tensor("U8", [1], 0), "__metadata__": {}}, b"\0"))
     add("data_in_another_order_ok", pack({"b": tensor("F16", [2], 4), "a": tensor("F32", [1], 0)}, b"\0" * 8))
@@ -149,6 +149,8 @@ def fields():
     case("shape_nine_dims", one(shape="[1,1,1,1,1,1,1,1,1]"), "more than 8 dimensions")
     case("shape_overflow", one(shape="[4294967296,4294967296]"), "shape [4294967296, 4294967296] is too large")
     case("shape_overflow_by_size", one(shape="[4611686018427387904]"), "shape [4611686018427387904] is too large")
+    case("shape_huge_before_zero", one(shape="[9223372036854775808,4,0]", offsets="[0,0]"),
+         "shape [9223372036854775808, 4, 0] is too large", data=b"")
     case("shape_wraps_to_4", one(shape="[9223372036854775809,2]"), "shape [9223372036854775809, 2] is too large")
     case("shape_exabyte", one(shape="[1152921504606846976]"),
          "data_offsets [0, 4] hold 4 bytes, but F32 [1152921504606846976] has 4611686")

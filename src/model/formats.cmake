@@ -2,6 +2,7 @@
 set(LS_MODEL_FORMATS_SOURCES
   config.cc
   inspect.cc
+  inspect_safetensors.cc
   formats/ggml_types.cc
   formats/gguf.cc
   formats/gguf_parser.cc

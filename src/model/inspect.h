@@ -17,6 +17,9 @@ namespace lockstep::model {
 class GgufFile;
 class Safetensors;
 
+// For people: "17 B", "1.5 MiB".
+std::string HumanBytes(uint64_t bytes);
+
 struct InspectOptions {
   uint32_t kv_elem_bytes = 2;  // of the kv cache's type
   // Returns the JSON value of "shards" for a config; without it the key is null.

@@ -12,8 +12,9 @@
 // Threads:  immutable after Open; any
 // Cost:     Open reads headers only; memory is O(header), never O(a length that the file merely claims)
 // Source:   the safetensors format description and its reference reader's limits: header at most 100,000,000 bytes, data
-//           in one piece without holes. Stricter: unknown fields and duplicates are refused. Tensor data need not be
-//           aligned to its elements, since old writers do not pad the header: read it with memcpy.
+//           in one piece without holes. Stricter: refused are a header that does not begin with {, unknown fields,
+//           duplicates, over 8 dimensions, names over 1024 bytes. Tensor data need not be aligned to its elements, since
+//           old writers do not pad the header: read it with memcpy.
 #pragma once
 
 #include <cstdint>
