@@ -151,7 +151,8 @@ TEST(LogitsGolden, NothingElseChangesABitOfOtherArchitecturesQuantised) {
 // cache cost by themselves was measured with the golden; where roundings fall differently it may be a tenth more.
 TEST(LogitsGolden, QuantisedModelsAreAsNearAsInt8ActivationsAllow) {
   const std::string folder = LS_SOURCE_DIR "/tests/golden/quants/";
-  for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m"}) {
+  for (const char* name :
+       {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m", "qwen2_q8_0", "qwen3_q8_0"}) {
     SCOPED_TRACE(name);
     std::ifstream header(folder + name + ".json");
     const nlohmann::json json = nlohmann::json::parse(header);
