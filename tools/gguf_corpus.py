@@ -233,6 +233,10 @@ def configs():
         cfg("model_%s_ok" % kind.lower(), "", "ok", "", dtype=kind, hidden=32, ffn=32, head_dim=16)
     for kind in ("Q4_K_M", "Q5_K_M"):
         cfg("model_%s_ok" % kind.lower(), "", "ok", "", dtype=kind, hidden=256, ffn=32, head_dim=16)
+    for arch in ("qwen2", "qwen3"):
+        cfg("model_%s_ok" % arch, "", "ok", "", arch=arch)
+        cfg("config_%s_context_0" % arch, "key %s.context_length: 0" % arch,
+            changes={arch + ".context_length": (w.U32, 0)}, arch=arch)
     cfg("model_wide_heads_ok", "", "ok", "", head_dim=6)
     cfg("model_kv_default_ok", "", "ok", "", kv_heads=2, drop=("llama.attention.head_count_kv",))
     cfg("model_head_array_ok", "", "ok", "", changes={"llama.attention.head_count_kv": (w.ARRAY, (w.I32, [1]))})
@@ -269,12 +273,12 @@ def configs():
         changes={"tokenizer.ggml.tokens": (w.ARRAY, (w.STRING, list("abcde")))})
     cfg("config_eps_missing", "key llama.attention.layer_norm_rms_epsilon: missing", MISSING,
         drop=("llama.attention.layer_norm_rms_epsilon",))
-    cfg("config_arch_mamba", "key general.architecture: mamba is not built (built: llama)", UNSUPPORTED,
+    cfg("config_arch_mamba", "key general.architecture: mamba is not built (built: llama, qwen2, qwen3)", UNSUPPORTED,
         changes={"general.architecture": (w.STRING, "mamba")})
     vocabulary = [w.kv("general.architecture", w.STRING, "gpt2"), w.kv("tokenizer.ggml.model", w.STRING, "gpt2"),
                   w.kv("tokenizer.ggml.pre", w.STRING, "gpt-2"),
                   w.kv("tokenizer.ggml.tokens", w.ARRAY, (w.STRING, ["a", "b", b"\xff", ""]))]
-    add("vocabulary_only_ok", w.assemble(vocabulary, []), "config", UNSUPPORTED, "gpt2 is not built (built: llama)")
+    add("vocabulary_only_ok", w.assemble(vocabulary, []), "config", UNSUPPORTED, "gpt2 is not built (built: llama, qwen2, qwen3)")
     bad_freqs = w.encode([1.0, 0.0], "F32")
     cfg("config_rope_freqs_zero", "tensor rope_freqs.weight: element 1 is 0", tensors_too=[("rope_freqs.weight", [2], "F32", bad_freqs)])
     cfg("config_rope_freqs_shape", "tensor rope_freqs.weight: F32 [1], F32 [2] expected",
@@ -300,8 +304,19 @@ def model_tensors():
         replace_tensors={"blk.0.ffn_down.weight": ("blk.0.ffn_down.weight", [0, 8], "F16", b"")})
     bad("model_norm_f16", "tensor blk.0.attn_norm.weight: type F16, F32 expected", UNSUPPORTED,
         replace_tensors={"blk.0.attn_norm.weight": ("blk.0.attn_norm.weight", [8], "F16", w.encode(half[:8], "F16"))})
-    bad("model_bias", "tensor blk.0.attn_q.bias: biases are not built", UNSUPPORTED,
+    bad("model_bias", "tensor blk.0.attn_q.bias: no llama layer here has this bias", UNSUPPORTED,
         tensors_too=[("blk.0.attn_q.bias", [8], "F32", w.encode(half[:8], "F32"))])
+    bad("model_qwen2_bias_missing", "tensor blk.0.attn_k.bias: missing", MISSING, drop=("blk.0.attn_k.bias",), arch="qwen2")
+    bad("model_qwen2_bias_short", "tensor blk.0.attn_v.bias: shape [2], [4] expected", arch="qwen2",
+        replace_tensors={"blk.0.attn_v.bias": ("blk.0.attn_v.bias", [2], "F32", w.encode(half[:2], "F32"))})
+    bad("model_qwen2_bias_f16", "tensor blk.0.attn_q.bias: type F16, F32 expected", UNSUPPORTED, arch="qwen2",
+        replace_tensors={"blk.0.attn_q.bias": ("blk.0.attn_q.bias", [8], "F16", w.encode(half[:8], "F16"))})
+    bad("model_qwen2_output_bias", "tensor blk.0.attn_output.bias: no qwen2 layer here has this bias", UNSUPPORTED,
+        tensors_too=[("blk.0.attn_output.bias", [8], "F32", w.encode(half[:8], "F32"))], arch="qwen2")
+    bad("model_qwen3_norm_missing", "tensor blk.0.attn_q_norm.weight: missing", MISSING,
+        drop=("blk.0.attn_q_norm.weight",), arch="qwen3")
+    bad("model_qwen3_norm_long", "tensor blk.0.attn_k_norm.weight: shape [8], [4] expected", arch="qwen3",
+        replace_tensors={"blk.0.attn_k_norm.weight": ("blk.0.attn_k_norm.weight", [8], "F32", w.encode(half[:8], "F32"))})
     bad("model_head_short", "tensor output.weight: shape [2, 8], [4, 8] expected",
         tensors_too=[("output.weight", [8, 2], "F16", w.encode(half[:16], "F16"))])
     whole = w.write(*model())

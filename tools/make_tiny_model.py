@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a tiny, valid, seeded random llama model as GGUF, for tests. Standard library only; the same arguments give
-the same bytes on every machine.
+"""Writes a tiny, valid, seeded random model (llama, qwen2, qwen3) as GGUF, for tests. Standard library only; the same
+arguments give the same bytes on every machine.
 
   tools/make_tiny_model.py tiny.gguf --heads 4 --kv-heads 2 --dtype Q4_1
   tools/make_tiny_model.py tiny.gguf --split 3        # tiny-00001-of-00003.gguf ...
+  tools/make_tiny_model.py tiny.gguf --arch qwen3 --head-dim 32
   tools/make_tiny_model.py tiny.gguf --hidden 256 --ffn 512 --heads 8 --head-dim 32 --dtype Q4_K_M
 
 From Python: build(Tiny(...)) returns (keys, tensors) for gguf_writer.write and gguf_writer.split.
@@ -54,6 +55,7 @@ class Tiny:
     theta: float = 10000.0
     rope_freqs: bool = False  # Llama 3 frequency factors
     name: str = "tiny"
+    arch: str = "llama"  # or qwen2 (biases on q, k, v), qwen3 (norms of heads)
 
 
 def byte_alphabet():
@@ -93,6 +95,8 @@ def tokenizer_keys(vocab):
 
 def build(t):
     """(keys, tensors) of the model `t`."""
+    if t.arch not in ("llama", "qwen2", "qwen3"):
+        raise ValueError("arch %s is not llama, qwen2 or qwen3" % t.arch)
     rng = random.Random(t.seed)
 
     def normal(scale, mean=0.0):
@@ -113,8 +117,11 @@ def build(t):
         values = [normal(scale or cols**-0.5) for _ in range(rows * cols)]
         tensors.append((name, [cols, rows], kind, w.encode(values, kind)))
 
-    def norm(name):
-        tensors.append((name, [t.hidden], "F32", w.encode([normal(0.1, 1.0) for _ in range(t.hidden)], "F32")))
+    def vector(name, count, scale, mean):
+        tensors.append((name, [count], "F32", w.encode([normal(scale, mean) for _ in range(count)], "F32")))
+
+    def norm(name, count=t.hidden):
+        vector(name, count, 0.1, 1.0)
 
     matrix("token_embd.weight", t.vocab, t.hidden, head_kind, 1.0)
     if t.rope_freqs:
@@ -126,6 +133,12 @@ def build(t):
         matrix(blk + "attn_q.weight", q, t.hidden)
         matrix(blk + "attn_k.weight", kv_width, t.hidden)
         matrix(blk + "attn_v.weight", kv_width, t.hidden, kind_of_some)
+        if t.arch == "qwen2":
+            for part, count in (("q", q), ("k", kv_width), ("v", kv_width)):
+                vector(blk + "attn_%s.bias" % part, count, 0.5, 0.0)
+        if t.arch == "qwen3":
+            norm(blk + "attn_q_norm.weight", t.head_dim)
+            norm(blk + "attn_k_norm.weight", t.head_dim)
         matrix(blk + "attn_output.weight", t.hidden, q)
         norm(blk + "ffn_norm.weight")
         matrix(blk + "ffn_gate.weight", t.ffn, t.hidden)
@@ -136,29 +149,29 @@ def build(t):
         matrix("output.weight", t.vocab, t.hidden, head_kind, 1.0)
 
     keys = [
-        w.kv("general.architecture", w.STRING, "llama"),
+        w.kv("general.architecture", w.STRING, t.arch),
         w.kv("general.name", w.STRING, t.name),
-        w.kv("llama.block_count", w.U32, t.layers),
-        w.kv("llama.context_length", w.U32, t.context),
-        w.kv("llama.embedding_length", w.U32, t.hidden),
-        w.kv("llama.feed_forward_length", w.U32, t.ffn),
-        w.kv("llama.attention.head_count", w.U32, t.heads),
-        w.kv("llama.attention.head_count_kv", w.U32, t.kv_heads),
-        w.kv("llama.attention.layer_norm_rms_epsilon", w.F32, t.eps),
-        w.kv("llama.rope.freq_base", w.F32, t.theta),
-        w.kv("llama.rope.dimension_count", w.U32, t.head_dim),
-        w.kv("llama.vocab_size", w.U32, t.vocab),
+        w.kv(t.arch + ".block_count", w.U32, t.layers),
+        w.kv(t.arch + ".context_length", w.U32, t.context),
+        w.kv(t.arch + ".embedding_length", w.U32, t.hidden),
+        w.kv(t.arch + ".feed_forward_length", w.U32, t.ffn),
+        w.kv(t.arch + ".attention.head_count", w.U32, t.heads),
+        w.kv(t.arch + ".attention.head_count_kv", w.U32, t.kv_heads),
+        w.kv(t.arch + ".attention.layer_norm_rms_epsilon", w.F32, t.eps),
+        w.kv(t.arch + ".rope.freq_base", w.F32, t.theta),
+        w.kv(t.arch + ".rope.dimension_count", w.U32, t.head_dim),
+        w.kv(t.arch + ".vocab_size", w.U32, t.vocab),
     ]
     if t.heads * t.head_dim != t.hidden:
-        keys.append(w.kv("llama.attention.key_length", w.U32, t.head_dim))
-        keys.append(w.kv("llama.attention.value_length", w.U32, t.head_dim))
+        keys.append(w.kv(t.arch + ".attention.key_length", w.U32, t.head_dim))
+        keys.append(w.kv(t.arch + ".attention.value_length", w.U32, t.head_dim))
     if t.tokenizer:
         keys += tokenizer_keys(t.vocab)
     return keys, tensors
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Write a tiny random llama model as GGUF.")
+    parser = argparse.ArgumentParser(description="Write a tiny random model as GGUF.")
     parser.add_argument("out", help="the file; with --split its name without the part numbers")
     for field in dataclasses.fields(Tiny):
         flag = "--" + field.name.replace("_", "-")

@@ -39,6 +39,7 @@ HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
 SHAPE = dict(layers=2, hidden=256, ffn=512, heads=8, kv_heads=2, head_dim=32, vocab=320, tied=False)
 MODELS = {kind.lower(): dict(SHAPE, seed=seed, dtype=kind)
           for seed, kind in enumerate(["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q6_K", "Q4_K_M", "Q5_K_M"], 20)}
+MODELS |= {f"{arch}_q8_0": dict(SHAPE, seed=seed, dtype="Q8_0", arch=arch) for seed, arch in ((30, "qwen2"), (31, "qwen3"))}
 TOKENS = 12
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A llama forward pass in numpy float64, straight from a GGUF file: the accuracy oracle.
+"""A forward pass (llama, qwen2, qwen3) in numpy float64, straight from a GGUF file: the accuracy oracle.
 
 It shares no code and no order of addition with Lockstep, and none with transformers: weights are
-dequantised by the `gguf` package, activations are never quantised, and rope turns adjacent pairs, as
-GGUF files of the llama architecture store them. So it tells what the *weights in the file* mean; what an
+dequantised by the `gguf` package, activations are never quantised, and rope turns the pairs that GGUF files of
+the architecture store: adjacent ones for llama, halves for the others. So it tells what the *weights in the file* mean; what an
 engine adds to that (int8 activations, an fp16 kv cache, fp32 sums) is the engine's own error.
 
 Input: a list of token ids, as JSON: [1, 2, 3] or {"ids": [...]} or {"tokens": [...]}.
@@ -34,7 +34,7 @@ class ModelError(Exception):
 
 
 class GgufModel:
-    """Reads keys and tensors of a llama GGUF. Tensors are dequantised when asked for, not before."""
+    """Reads keys and tensors of a GGUF. Tensors are dequantised when asked for, not before."""
 
     def __init__(self, path, kv_dtype=np.float64, int8_activations=False):
         self.path = str(path)
@@ -45,19 +45,19 @@ class GgufModel:
         except (OSError, ValueError, IndexError) as error:
             raise ModelError(f"{path}: not readable as GGUF: {error}") from error
         self.tensors = {t.name: t for t in self.reader.tensors}
-        arch = self.key("general.architecture")
-        if arch != "llama":
-            raise ModelError(f"{path}: architecture is {arch!r}, this oracle knows only llama")
-        self.layers = self.key("llama.block_count")
-        self.dim = self.key("llama.embedding_length")
-        self.heads = self.key("llama.attention.head_count")
-        self.kv_heads = self.key("llama.attention.head_count_kv", self.heads)
-        self.head_dim = self.key("llama.attention.key_length", self.dim // self.heads)
-        self.rope_dim = self.key("llama.rope.dimension_count", self.head_dim)
-        self.theta = self.key("llama.rope.freq_base", 10000.0)
-        self.eps = self.key("llama.attention.layer_norm_rms_epsilon")
+        arch = self.arch = self.key("general.architecture")
+        if arch not in ("llama", "qwen2", "qwen3"):
+            raise ModelError(f"{path}: architecture is {arch!r}, this oracle knows llama, qwen2 and qwen3")
+        self.layers = self.key(f"{arch}.block_count")
+        self.dim = self.key(f"{arch}.embedding_length")
+        self.heads = self.key(f"{arch}.attention.head_count")
+        self.kv_heads = self.key(f"{arch}.attention.head_count_kv", self.heads)
+        self.head_dim = self.key(f"{arch}.attention.key_length", self.dim // self.heads)
+        self.rope_dim = self.key(f"{arch}.rope.dimension_count", self.head_dim)
+        self.theta = self.key(f"{arch}.rope.freq_base", 10000.0)
+        self.eps = self.key(f"{arch}.attention.layer_norm_rms_epsilon")
         self.vocab = int(self.tensors["token_embd.weight"].shape[1])
-        scaling = self.key("llama.rope.scaling.type", "none")
+        scaling = self.key(f"{arch}.rope.scaling.type", "none")
         if scaling not in ("none", ""):
             raise ModelError(f"{path}: rope scaling {scaling!r} is not supported (rope_freqs.weight is)")
 
@@ -103,14 +103,18 @@ def rope_tables(model, tokens):
     return np.cos(angle), np.sin(angle)
 
 
-def rope(x, cos, sin):
-    """x is [tokens][heads][head_dim]; turns the pairs (0, 1), (2, 3), ... of the first rope_dim values."""
-    turned = 2 * cos.shape[1]
-    even, odd = x[..., 0:turned:2], x[..., 1:turned:2]
+def rope(model, x, cos, sin):
+    """x is [tokens][heads][head_dim]; turns pairs of the first rope_dim values: (0, 1), (2, 3), ... of llama, else
+    (0, half), (1, half + 1), ..."""
+    half = cos.shape[1]
+    first, second = slice(0, half), slice(half, 2 * half)
+    if model.arch == "llama":
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    a, b = x[..., first], x[..., second]
     c, s = cos[:, None, :], sin[:, None, :]
     out = x.copy()
-    out[..., 0:turned:2] = even * c - odd * s
-    out[..., 1:turned:2] = even * s + odd * c
+    out[..., first] = a * c - b * s
+    out[..., second] = a * s + b * c
     return out
 
 
@@ -141,9 +145,18 @@ def hidden_states(model, ids, progress=lambda done, total: None):
         def w(name):
             return model.weight(f"blk.{layer}.{name}.weight")
         n = model.activation(rms_norm(x, w("attn_norm"), model.eps))
-        q = rope((n @ w("attn_q").T).reshape(len(ids), model.heads, model.head_dim), cos, sin)
-        k = rope((n @ w("attn_k").T).reshape(len(ids), model.kv_heads, model.head_dim), cos, sin)
-        v = (n @ w("attn_v").T).reshape(len(ids), model.kv_heads, model.head_dim)
+
+        def project(part, heads):
+            y = n @ w(part).T
+            if model.arch == "qwen2":
+                y = y + model.weight(f"blk.{layer}.{part}.bias")
+            y = y.reshape(len(ids), heads, model.head_dim)
+            if model.arch == "qwen3" and part != "attn_v":
+                y = rms_norm(y, w(part + "_norm"), model.eps)
+            return y
+        q = rope(model, project("attn_q", model.heads), cos, sin)
+        k = rope(model, project("attn_k", model.kv_heads), cos, sin)
+        v = project("attn_v", model.kv_heads)
         k, v = (t.astype(model.kv_dtype).astype(np.float64) for t in (k, v))
         x = x + model.activation(attention(model, q, k, v)) @ w("attn_output").T
         n = model.activation(rms_norm(x, w("ffn_norm"), model.eps))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes golden logits of tiny random llama models, for tests of the forward pass.
+"""Makes golden logits of tiny random models (llama, qwen2, qwen3), for tests of the forward pass.
 
 For each model below it writes into the output folder (default tests/golden/logits):
-  <name>.gguf  a complete llama GGUF file, weights random, tokenizer minimal (gpt2, bytes and a few merges)
+  <name>.gguf  a complete GGUF file, weights random, tokenizer minimal (gpt2, bytes and a few merges)
   <name>.json  tokens, vocabulary, seed, shape, versions, which backend made the logits, differences
   <name>.f32   raw little-endian float32 logits, [tokens][vocabulary]
 
-The logits come from transformers' LlamaForCausalLM in float32 on the CPU (--backend torch). The float64
+The logits come from transformers' LlamaForCausalLM (Qwen2.., Qwen3..) in float32 on the CPU (--backend torch). The float64
 forward of tools/reference_forward_numpy.py is run on the *written file* every time; the two must agree to
 1e-5 of the logits' range, so a wrong permutation of q and k, a wrong key or a wrong rope cannot become a golden.
 --backend numpy takes the logits from it alone, for machines without torch.
@@ -48,15 +48,21 @@ class Shape:
     theta: float
     weights: str  # F32, F16, BF16
     llama3_rope: bool = False
+    arch: str = "llama"
 
 
 # Grouped, odd grouped (9 over 3, a width that is no multiple of 32), one kv head a query head, and a head
-# dimension that is not dim / heads. Small enough that all files together stay under 3 MB.
+# dimension that is not dim / heads; for the Qwens a tied and an untied one each. Small enough that all files together
+# stay under 5 MB.
 SHAPES = [
     Shape("gqa_4_2_f32", 11, 4, 2, 16, 64, 96, 2, 320, False, 10000.0, "F32"),
     Shape("gqa_9_3_f16", 12, 9, 3, 16, 144, 192, 2, 300, True, 10000.0, "F16"),
     Shape("mha_8_8_bf16", 13, 8, 8, 32, 256, 128, 1, 288, False, 500000.0, "BF16"),
     Shape("mqa_4_1_wide_head_rope3", 14, 4, 1, 64, 96, 160, 2, 310, True, 500000.0, "F16", True),
+    Shape("qwen2_4_2_f32", 15, 4, 2, 16, 64, 96, 2, 320, False, 1000000.0, "F32", arch="qwen2"),
+    Shape("qwen2_7_1_f16", 16, 7, 1, 16, 112, 160, 2, 300, True, 1000000.0, "F16", arch="qwen2"),
+    Shape("qwen3_4_2_wide_head_f32", 17, 4, 2, 32, 64, 96, 2, 320, False, 1000000.0, "F32", arch="qwen3"),
+    Shape("qwen3_6_3_bf16", 18, 6, 3, 48, 96, 128, 2, 300, True, 1000000.0, "BF16", arch="qwen3"),
 ]
 
 # rope scaling of Llama 3.1 with a short original context, so that 24 positions already meet all three of its cases
@@ -99,8 +105,8 @@ def make_weights(shape):
     def matrix(rows, cols, gain=1.0):
         return round_weights(rng.standard_normal((rows, cols)) * (gain / math.sqrt(cols)), shape.weights)
 
-    def norm():
-        return (1.0 + 0.2 * rng.standard_normal(shape.dim)).astype(np.float32)
+    def norm(count=shape.dim):
+        return (1.0 + 0.2 * rng.standard_normal(count)).astype(np.float32)
 
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     w = {"model.embed_tokens.weight": matrix(shape.vocab, shape.dim, 2.0)}
@@ -110,6 +116,12 @@ def make_weights(shape):
         w[p + "self_attn.q_proj.weight"] = matrix(q, shape.dim, 1.5)
         w[p + "self_attn.k_proj.weight"] = matrix(kv, shape.dim, 1.5)
         w[p + "self_attn.v_proj.weight"] = matrix(kv, shape.dim)
+        if shape.arch == "qwen2":
+            for part, count in (("q", q), ("k", kv), ("v", kv)):
+                w[p + f"self_attn.{part}_proj.bias"] = (0.5 * rng.standard_normal(count)).astype(np.float32)
+        if shape.arch == "qwen3":
+            w[p + "self_attn.q_norm.weight"] = norm(shape.head_dim)
+            w[p + "self_attn.k_norm.weight"] = norm(shape.head_dim)
         w[p + "self_attn.o_proj.weight"] = matrix(shape.dim, q)
         w[p + "post_attention_layernorm.weight"] = norm()
         w[p + "mlp.gate_proj.weight"] = matrix(shape.ffn, shape.dim, 1.5)
@@ -157,7 +169,7 @@ def add_tokenizer(writer, vocab):
 GGUF_NAMES = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }
 
 
@@ -165,12 +177,13 @@ def gguf_tensors(shape, weights):
     yield "token_embd.weight", weights["model.embed_tokens.weight"]
     for i in range(shape.layers):
         for theirs, ours in GGUF_NAMES.items():
-            w = weights[f"model.layers.{i}.{theirs}.weight"]
-            if ours == "attn_q":
-                w = adjacent_pairs(w, shape.heads)
-            elif ours == "attn_k":
-                w = adjacent_pairs(w, shape.kv_heads)
-            yield f"blk.{i}.{ours}.weight", w
+            for kind in ("weight", "bias"):
+                w = weights.get(f"model.layers.{i}.{theirs}.{kind}")
+                if w is None:
+                    continue
+                if shape.arch == "llama" and ours in ("attn_q", "attn_k"):
+                    w = adjacent_pairs(w, shape.heads if ours == "attn_q" else shape.kv_heads)
+                yield f"blk.{i}.{ours}.{kind}", w
     yield "output_norm.weight", weights["model.norm.weight"]
     if not shape.tied:
         yield "output.weight", weights["lm_head.weight"]
@@ -179,7 +192,7 @@ def gguf_tensors(shape, weights):
 
 
 def write_gguf(path, shape, weights):
-    writer = gguf.GGUFWriter(str(path), "llama")
+    writer = gguf.GGUFWriter(str(path), shape.arch)
     writer.add_name(shape.name)
     writer.add_file_type({"F32": 0, "F16": 1, "BF16": 32}[shape.weights])
     writer.add_context_length(256)
@@ -206,18 +219,20 @@ def write_gguf(path, shape, weights):
 
 def torch_logits(shape, weights, ids):
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
     torch.set_num_threads(1)
     rope = dict(LLAMA3_ROPE) if shape.llama3_rope else {"rope_type": "default"}
     rope["rope_theta"] = shape.theta
-    config = LlamaConfig(
+    family = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[shape.arch]
+    biases = {"attention_bias": False, "mlp_bias": False} if shape.arch == "llama" else {}
+    config = getattr(transformers, family + "Config")(
         vocab_size=shape.vocab, hidden_size=shape.dim, intermediate_size=shape.ffn,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads,
         head_dim=shape.head_dim, rms_norm_eps=1e-5, rope_theta=shape.theta, rope_parameters=rope,
         rope_scaling=rope if shape.llama3_rope else None, max_position_embeddings=256,
-        tie_word_embeddings=shape.tied, attention_bias=False, mlp_bias=False)
+        tie_word_embeddings=shape.tied, **biases)
     config._attn_implementation = "eager"
-    model = LlamaForCausalLM(config).to(torch.float32).eval()
+    model = getattr(transformers, family + "ForCausalLM")(config).to(torch.float32).eval()
     state = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in weights.items()}
     missing = model.load_state_dict(state, strict=False)
     left = [k for k in missing.missing_keys if not (shape.tied and k == "lm_head.weight")]

@@ -38,7 +38,8 @@ void AddInspect(CLI::App& app, Action* action) {
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("inspect", "What a model file holds");
-  command->add_option("FILE", flags->path, "GGUF file; any part of a split one")->required();
+  command->add_option("FILE", flags->path, "GGUF file, any part of a split one; safetensors file or folder")
+      ->required();
   command->add_option("--json", flags->json, "As JSON: alone on stdout, with FILE into the file")->type_name("[FILE]");
   command->callback([flags, action] {
     *action = [flags]() -> Status {

@@ -231,7 +231,7 @@ TEST_P(Kernels, AddNormSumsPartialsInTreeOrderThenNorms) {
   }
 }
 
-TEST_P(Kernels, RopeAndSiluEqualTheDefinition) {
+TEST_P(Kernels, RopeSiluAndBiasEqualTheDefinition) {
   for (int dh : {16, 64, 80}) {
     std::vector<float> heads = Floats(3 * dh), cos = Floats(dh / 2, 1.0f), sin = Floats(dh / 2, 1.0f);
     std::vector<float> want = heads;
@@ -246,6 +246,10 @@ TEST_P(Kernels, RopeAndSiluEqualTheDefinition) {
   k.silu_mul(gate.data(), up.data(), got.data(), 320);
   for (int i = 0; i < 320; ++i) want[i] = ref::SiluMul(gate[i], up[i]);
   ExpectSameBits(got, want, "silu");
+  got = gate;
+  k.add_bias(got.data(), up.data(), 320);
+  for (int i = 0; i < 320; ++i) want[i] = ref::AddBias(gate[i], up[i]);
+  ExpectSameBits(got, want, "bias");
 }
 
 TEST_P(Kernels, ExpAndLogEqualTheDefinition) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "model/formats/gguf.h"
+#include "model/registry.h"
 
 namespace lockstep::model {
 namespace {
@@ -20,7 +21,6 @@ constexpr uint64_t kMaxHeads = 1024;
 constexpr uint64_t kMaxHeadDim = 1024;
 constexpr uint64_t kMaxVocab = 1 << 22;
 constexpr uint64_t kMaxContext = 1 << 26;
-constexpr const char* kSupported = "llama";
 
 // Reads the keys of one architecture with their ranges.
 class KeyReader {
@@ -174,9 +174,9 @@ Status ReadVocab(const GgufFile& file, const KeyReader& keys, ModelConfig* c) {
 Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   ModelConfig c;
   LS_ASSIGN_OR_RETURN(c.arch, file.GetString("general.architecture"));
-  if (c.arch != "llama") {
+  if (FindArchitecture(c.arch) == nullptr) {
     return Unsupported(fmt::format("{}: key general.architecture: {} is not built (built: {})", file.path(),
-                                   GgufFile::Shown(c.arch), kSupported));
+                                   GgufFile::Shown(c.arch), BuiltArchitectures()));
   }
   if (file.Has("general.name")) {
     LS_ASSIGN_OR_RETURN(c.name, file.GetString("general.name"));
@@ -185,8 +185,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   if (keys.Has("expert_count")) {
     LS_ASSIGN_OR_RETURN(uint64_t experts, file.GetUint(keys.Key("expert_count")));
     if (experts > 0) {
-      return Unsupported(fmt::format("{}: key {}: {} experts; mixtures are not built for llama", file.path(),
-                                     keys.Key("expert_count"), experts));
+      return Unsupported(fmt::format("{}: key {}: {} experts; mixtures are not built for {}", file.path(),
+                                     keys.Key("expert_count"), experts, c.arch));
     }
   }
   LS_RETURN_IF_ERROR(keys.Count("block_count", kMaxLayers, &c.num_layers));
@@ -202,7 +202,9 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   }
   LS_RETURN_IF_ERROR(ReadRope(file, keys, &c));
   LS_RETURN_IF_ERROR(ReadVocab(file, keys, &c));
-  c.rope_interleaved = true;  // converters permute Wq and Wk of llama models to adjacent pairs
+  c.rope_interleaved = c.arch == "llama";  // whose Wq and Wk converters permute to adjacent pairs
+  c.qkv_bias = c.arch == "qwen2";
+  c.qk_norm = c.arch == "qwen3";
   c.tied_embeddings = file.Find("output.weight") == nullptr;
   return c;
 }

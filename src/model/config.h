@@ -6,7 +6,7 @@
 //          kUnsupported  an architecture or variant that is not built; the text names it and what is
 //          Each text names the file, the key or tensor, and the value.
 // Threads: values and pure functions
-// Source:  the key and tensor names of the GGUF specification for llama models
+// Source:  the key and tensor names of the GGUF specification for llama, qwen2 and qwen3 models
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class RopeScaling {
 };
 
 struct ModelConfig {
-  std::string arch;  // "llama"
+  std::string arch;  // "llama", "qwen2", "qwen3"
   std::string name;  // for people; may be empty
   uint32_t num_layers = 0;
   uint32_t hidden = 0;          // D
@@ -43,6 +43,8 @@ struct ModelConfig {
   std::vector<float> rope_freq_factors;  // [Dh / 2], kFreqFactors
   bool rope_interleaved = false;         // pairs (0,1), (2,3), ... (GGUF llama); else (i, i + Dh/2)
   bool tied_embeddings = false;          // the head is the embedding
+  bool qkv_bias = false;                 // q, k and v have biases (qwen2)
+  bool qk_norm = false;                  // each head of q and k has an RMSNorm before rope (qwen3)
 };
 
 // The config of a file. Reads keys and shapes only, and rope_freqs.weight if there.

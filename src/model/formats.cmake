@@ -2,15 +2,24 @@
 set(LS_MODEL_FORMATS_SOURCES
   config.cc
   inspect.cc
+  inspect_safetensors.cc
   formats/ggml_types.cc
   formats/gguf.cc
   formats/gguf_parser.cc
   formats/gguf_split.cc
   formats/gguf_tensors.cc
-  formats/gguf_weights.cc)
+  formats/gguf_weights.cc
+  formats/json_config.cc
+  formats/json_events.cc
+  formats/safetensors.cc
+  formats/safetensors_folder.cc
+  formats/safetensors_header.cc
+  formats/safetensors_index.cc)
 set(LS_MODEL_FORMATS_TESTS
   config_test.cc
   inspect_test.cc
   formats/gguf_corpus_test.cc
   formats/gguf_test.cc
-  formats/heap_counter.cc)
+  formats/heap_counter.cc
+  formats/safetensors_corpus_test.cc
+  formats/safetensors_test.cc)

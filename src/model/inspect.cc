@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "model/formats/gguf.h"
+#include "model/formats/safetensors.h"
 
 namespace lockstep::model {
 namespace {
@@ -38,7 +40,9 @@ Json ConfigJson(const ModelConfig& c) {
           {"rope_scaling", ScalingName(c.rope_scaling)},
           {"rope_factor", c.rope_factor},
           {"rope_interleaved", c.rope_interleaved},
-          {"tied_embeddings", c.tied_embeddings}};
+          {"tied_embeddings", c.tied_embeddings},
+          {"qkv_bias", c.qkv_bias},
+          {"qk_norm", c.qk_norm}};
 }
 
 // null if the key is absent or no string.
@@ -47,6 +51,14 @@ Json StringOrNull(const GgufFile& file, const char* key) {
   return text.ok() ? Json(*text) : Json(nullptr);
 }
 
+bool IsSafetensors(const std::string& path) {
+  std::error_code ignored;
+  return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json") ||
+         std::filesystem::is_directory(path, ignored);
+}
+
+}  // namespace
+
 std::string HumanBytes(uint64_t bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double x = static_cast<double>(bytes);
@@ -54,8 +66,6 @@ std::string HumanBytes(uint64_t bytes) {
   for (; x >= 1024 && unit < 4; ++unit) x /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", x, units[unit]);
 }
-
-}  // namespace
 
 std::string InspectJson(const GgufFile& file, const InspectOptions& options) {
   Json out;
@@ -124,11 +134,19 @@ std::string InspectText(const GgufFile& file, const InspectOptions& options) {
 }
 
 Result<std::string> InspectJson(const std::string& path, const InspectOptions& options) {
+  if (IsSafetensors(path)) {
+    LS_ASSIGN_OR_RETURN(auto files, Safetensors::Open(path));
+    return InspectJson(*files);
+  }
   LS_ASSIGN_OR_RETURN(auto file, GgufFile::Open(path, GgufMode::kInspect));
   return InspectJson(*file, options);
 }
 
 Result<std::string> InspectText(const std::string& path, const InspectOptions& options) {
+  if (IsSafetensors(path)) {
+    LS_ASSIGN_OR_RETURN(auto files, Safetensors::Open(path));
+    return InspectText(*files);
+  }
   LS_ASSIGN_OR_RETURN(auto file, GgufFile::Open(path, GgufMode::kInspect));
   return InspectText(*file, options);
 }

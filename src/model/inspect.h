@@ -1,8 +1,8 @@
-// What `lockstep inspect` prints about a model file: also for architectures and tensor types that are not built, and
-// for files with a vocabulary only.
+// What `lockstep inspect` prints about a model file: also for architectures and tensor types that are not built, for
+// files with a vocabulary only, and for safetensors (a file, an index or a folder), whose tensors are listed.
 //
 // Units:   bytes; kv_bytes_per_token in bytes for all layers
-// Errors:  those of gguf.h; a file whose config cannot be read is shown with config null and config_error
+// Errors:  those of gguf.h and safetensors.h; a file whose config cannot be read is shown with config null and config_error
 // Threads: pure functions
 #pragma once
 
@@ -15,6 +15,10 @@
 namespace lockstep::model {
 
 class GgufFile;
+class Safetensors;
+
+// For people: "17 B", "1.5 MiB".
+std::string HumanBytes(uint64_t bytes);
 
 struct InspectOptions {
   uint32_t kv_elem_bytes = 2;  // of the kv cache's type
@@ -23,12 +27,15 @@ struct InspectOptions {
 };
 
 // {path, format, arch, config, tensors:[{name, type, shape, bytes}], tokenizer:{model, pre, vocab}, shards,
-//  kv_bytes_per_token}, and fingerprint or config_error. Text that is not UTF-8 appears with U+FFFD.
+//  kv_bytes_per_token}, and fingerprint or config_error. Text that is not UTF-8 appears with U+FFFD. Of safetensors arch
+// is the first of config.json's architectures, and tensors have a key file too.
 Result<std::string> InspectJson(const std::string& path, const InspectOptions& options = {});
 std::string InspectJson(const GgufFile& file, const InspectOptions& options = {});
+std::string InspectJson(const Safetensors& files);
 
 // The same as a table for a person. Names from the file are escaped: no control character reaches the terminal.
 Result<std::string> InspectText(const std::string& path, const InspectOptions& options = {});
 std::string InspectText(const GgufFile& file, const InspectOptions& options = {});
+std::string InspectText(const Safetensors& files);
 
 }  // namespace lockstep::model

@@ -258,6 +258,13 @@ void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
   RunMatmul(c, weight, plan, {out, nullptr, nullptr}, ld_out);
 }
 
+void ColumnBias::Run(StepContext& c, float* out, int64_t ld_out) const {
+  const GroupRange groups = c.MyPart(num_groups);
+  const int first = groups.begin * 16, count = (groups.end - groups.begin) * 16;
+  for (int row = 0; row < c.input_rows(); ++row)
+    c.kernels().add_bias(out + row * ld_out + first, values + first, count);
+}
+
 void RowLinear::Run(StepContext& c) const {
   comm::CpuShared::Call call;
   c.OpenSum(site, &call);

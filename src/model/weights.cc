@@ -50,6 +50,16 @@ class RankWeights::Planner {
       LS_RETURN_IF_ERROR(Heads(name("attn_q"), shard_.q_heads, config_.rope_interleaved, &layer.q));
       LS_RETURN_IF_ERROR(Heads(name("attn_k"), shard_.kv_heads, config_.rope_interleaved, &layer.k));
       LS_RETURN_IF_ERROR(Heads(name("attn_v"), shard_.kv_heads, false, &layer.v));
+      if (config_.qkv_bias) {
+        auto bias = [i](const char* part) { return fmt::format("blk.{}.{}.bias", i, part); };
+        LS_RETURN_IF_ERROR(Bias(bias("attn_q"), shard_.q_heads, &layer.q_bias));
+        LS_RETURN_IF_ERROR(Bias(bias("attn_k"), shard_.kv_heads, &layer.k_bias));
+        LS_RETURN_IF_ERROR(Bias(bias("attn_v"), shard_.kv_heads, &layer.v_bias));
+      }
+      if (config_.qk_norm) {
+        LS_RETURN_IF_ERROR(Norm(name("attn_q_norm"), &layer.head_norms.q));
+        LS_RETURN_IF_ERROR(Norm(name("attn_k_norm"), &layer.head_norms.k));
+      }
       LS_RETURN_IF_ERROR(Row(name("attn_output"), shard_.q_heads.begin * int64_t{config_.head_dim}, heads_k,
                              plan_.attention_tree, &RankShard::attention,
                              plan_.heads_per_unit * static_cast<int>(config_.head_dim), &layer.attention_out));
@@ -77,6 +87,18 @@ class RankWeights::Planner {
       *out = p;
     }
     norm_elems_ += AlignUp<int64_t>(static_cast<int64_t>(t.cols), 16);
+    return OkStatus();
+  }
+
+  // The elements of whole heads. Only architectures whose files rotate halves have biases, so none is permuted.
+  Status Bias(const std::string& name, UnitRange heads, ColumnBias* out) {
+    LS_ASSIGN_OR_RETURN(TensorRef t, source_.Get(name));
+    const int64_t dh = config_.head_dim, count = heads.count() * dh;
+    auto* p = reinterpret_cast<float*>(Take(AlignUp<int64_t>(count, 16) * 4));
+    if (p != nullptr) {
+      kernels::DequantRow(t.dtype, t.data + heads.begin * dh * GetDTypeInfo(t.dtype).block_bytes, count, p);
+    }
+    *out = {p, static_cast<int>(CeilDiv<int64_t>(count, 16))};
     return OkStatus();
   }
 

@@ -1,6 +1,6 @@
 // One rank's weights, repacked for the kernels.
 //
-// Shapes:   norm weights [D padded to 16]; matrices as layers/linear.h
+// Shapes:   norm weights [D padded to 16], of heads [Dh]; matrices and biases as layers/linear.h
 // Units:    bytes
 // Errors:   what WeightSource gives; kOutOfMemory; kUnsupported for a type that the kernels do not read
 // Threads:  Plan by one thread; PackShare by every thread of the rank, each its own part, so that the reader of a page
@@ -13,6 +13,7 @@
 
 #include "device/cpu/memory.h"
 #include "model/formats/weight_source.h"
+#include "model/layers/attention.h"
 #include "model/layers/linear.h"
 #include "model/shard.h"
 
@@ -21,6 +22,8 @@ namespace lockstep::model {
 struct LayerWeights {
   const float* attention_norm;
   ColumnLinear q, k, v;
+  ColumnBias q_bias, k_bias, v_bias;  // with ModelConfig::qkv_bias
+  HeadNorms head_norms;               // with ModelConfig::qk_norm
   RowLinear attention_out;
   const float* mlp_norm;
   ColumnLinear gate, up;

@@ -8,8 +8,8 @@
 #include "comm/group.h"
 #include "kernels/cpu/kernels.h"
 #include "kv/kv_store.h"
-#include "model/arch/llama.h"
 #include "model/config.h"
+#include "model/registry.h"
 #include "model/shard.h"
 #include "model/step_context.h"
 #include "model/weights.h"
@@ -90,11 +90,14 @@ void TreeOfRows(const StepInput& in, const StepSequence& s, DraftTree* tree) {
 MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared,
                        int num_tokens)
     : context_(std::move(context)),
+      architecture_(model::FindArchitecture(context_->config().arch)),
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
       num_tokens_(num_tokens),
-      sampler_(num_tokens, context_->kernels()) {}
+      sampler_(num_tokens, context_->kernels()) {
+  LS_CHECK(architecture_ != nullptr);  // the config was read with the same table
+}
 
 MemberStep::~MemberStep() = default;
 
@@ -233,7 +236,7 @@ bool MemberStep::Run(int parity) {
   for (int q = 0; q < in.num_sequences; ++q) sequences[q] = in.sequences[q].kv;
   c.Begin({in.rows, in.num_rows, sequences, in.num_sequences, layout_.Pages(shared_), in.logits_rows,
            in.num_logits_rows, layout_.Logits(shared_), layout_.ld_logits});
-  if (!model::LlamaForward(c)) return false;
+  if (!architecture_->forward(c)) return false;
   // The syncs of this step lie between the digests of the last one and here.
   if (!CheckDigests()) return false;
 

@@ -18,6 +18,7 @@ namespace lockstep::comm {
 class Member;
 }
 namespace lockstep::model {
+struct Architecture;
 struct ModelConfig;
 class StepContext;
 }  // namespace lockstep::model
@@ -83,6 +84,7 @@ class MemberStep {
   bool CheckDigests();
 
   std::unique_ptr<model::StepContext> context_;
+  const model::Architecture* architecture_;
   comm::Member& member_;
   SharedLayout layout_;
   std::byte* shared_;

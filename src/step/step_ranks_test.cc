@@ -24,10 +24,11 @@ struct Shape {
   std::string type;
 
   std::string Fields(int seed) const {
+    const char* archs[] = {"llama", "qwen2", "qwen3"};
     return fmt::format(
         "seed={}, layers=1, heads={}, kv_heads={}, head_dim={}, hidden={}, ffn={}, vocab={}, tied={}, "
-        "tokenizer=False, dtype='{}'",
-        seed, heads, kv_heads, head_dim, hidden, ffn, vocab, seed % 2 ? "True" : "False", type);
+        "tokenizer=False, dtype='{}', arch='{}'",
+        seed, heads, kv_heads, head_dim, hidden, ffn, vocab, seed % 2 ? "True" : "False", type, archs[seed % 3]);
   }
 };
 
@@ -230,6 +231,29 @@ TEST(NotFinite, TokenIsMinusOneAndTheLayerIsNamed) {
           EXPECT_EQ(session.runner().output().tokens[i], -1) << c.tensor << " tp " << tp << " temp " << temperature;
           EXPECT_EQ(session.runner().output().bad_layer[i], c.layer) << c.tensor << " tp " << tp;
         }
+      }
+    }
+  }
+}
+
+// A head whose squares overflow has a finite norm, namely zero: it must be found all the same, and on every rank.
+TEST(NotFinite, AHeadNormThatOverflows) {
+  for (const char* tensor : {"blk.1.attn_q.weight", "blk.1.attn_k.weight"}) {
+    const std::string edit = fmt::format(
+        "for i, (name, dims, kind, raw) in enumerate(tensors):\n"
+        "    if name == '{}': tensors[i] = (name, dims, kind, struct.pack('<f', 1e30) + raw[4:])\n",
+        tensor);
+    const std::string path = TinyModel("seed=4, layers=3, tied=False, arch='qwen3'", edit);
+    for (int tp : {1, 2}) {
+      StepOptions options;
+      options.tp = tp;
+      options.kv_dtype = DType::kF32;
+      Session session(path, options);
+      session.AddChain(0, SomeTokens(3, session.vocab(), 1), 0);
+      session.Run();
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(session.runner().output().tokens[i], -1) << tensor << " tp " << tp;
+        EXPECT_EQ(session.runner().output().bad_layer[i], 1) << tensor << " tp " << tp;
       }
     }
   }

@@ -295,30 +295,43 @@ TEST(Compaction, ManyRandomRoundsAcrossPageBorders) {
   }
 }
 
+// Chunks, a tree and two ranks against one row at a time.
+void ExpectSameRows(const std::string& path, DType kv, const std::string& what) {
+  StepOptions options = Options(2);
+  options.kv_dtype = kv;
+  Session one(path, options);
+  const std::vector<int32_t> tokens = SomeTokens(70, one.vocab(), 41);
+  const Rows plain = one.Feed(0, tokens, 0, 1);
+  ASSERT_TRUE(AllFinite(plain)) << what;
+  for (int chunk : {3, 8, 17}) EXPECT_EQ(FirstDifference(plain, one.Feed(0, tokens, 0, chunk)), -1) << what << chunk;
+  std::mt19937 rng(1);
+  one.Feed(0, tokens, 0, 17);
+  one.Feed(1, tokens, 0, 17);
+  const DraftTree tree = RandomTree(rng, 11, one.vocab(), false);
+  EXPECT_EQ(FirstDifference(PlainAlongPaths(one, 1, tree, 70), TreeStep(one, 0, tree, 70)), -1) << what;
+  options.tp = 2;
+  Session two(path, options);
+  EXPECT_EQ(FirstDifference(plain, two.Feed(0, tokens, 0, 1)), -1) << what << " tp 2";
+  EXPECT_EQ(FirstDifference(plain, two.Feed(0, tokens, 0, 9)), -1) << what << " tp 2, 9 rows";
+}
+
 TEST(WeightTypes, EachKeepsItsRowsAndItsRanks) {
   for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "F16", "BF16", "F32"}) {
-    for (DType kv : {DType::kF16, DType::kF32}) {
-      const bool superblocks = std::string(type).find('K') != std::string::npos;
+    const bool superblocks = std::string(type).find('K') != std::string::npos;
+    const std::string path = TinyModel("seed=2, tied=False, dtype='" + std::string(type) +
+                                       (superblocks ? "', layers=1, hidden=256, ffn=256, heads=8, head_dim=32" : "'"));
+    for (DType kv : {DType::kF16, DType::kF32}) ExpectSameRows(path, kv, type);
+  }
+}
+
+// A group of query heads that two ranks share; heads wider than D / H.
+TEST(Architectures, EachKeepsItsRowsAndItsRanks) {
+  for (const char* arch : {"qwen2", "qwen3"}) {
+    for (const char* type : {"F32", "Q8_0"}) {
+      const std::string what = std::string(arch) + " " + type;
       const std::string path =
-          TinyModel("seed=2, tied=False, dtype='" + std::string(type) +
-                    (superblocks ? "', layers=1, hidden=256, ffn=256, heads=8, head_dim=32" : "'"));
-      StepOptions options = Options(2);
-      options.kv_dtype = kv;
-      Session one(path, options);
-      const std::vector<int32_t> tokens = SomeTokens(70, one.vocab(), 41);
-      const Rows plain = one.Feed(0, tokens, 0, 1);
-      ASSERT_TRUE(AllFinite(plain)) << type;
-      for (int chunk : {3, 8, 17})
-        EXPECT_EQ(FirstDifference(plain, one.Feed(0, tokens, 0, chunk)), -1) << type << chunk;
-      std::mt19937 rng(1);
-      one.Feed(0, tokens, 0, 17);
-      one.Feed(1, tokens, 0, 17);
-      const DraftTree tree = RandomTree(rng, 11, one.vocab(), false);
-      EXPECT_EQ(FirstDifference(PlainAlongPaths(one, 1, tree, 70), TreeStep(one, 0, tree, 70)), -1) << type;
-      options.tp = 2;
-      Session two(path, options);
-      EXPECT_EQ(FirstDifference(plain, two.Feed(0, tokens, 0, 1)), -1) << type << " tp 2";
-      EXPECT_EQ(FirstDifference(plain, two.Feed(0, tokens, 0, 9)), -1) << type << " tp 2, 9 rows";
+          TinyModel("seed=2, heads=6, kv_heads=2, head_dim=32, arch='" + std::string(arch) + "', dtype='" + type + "'");
+      for (DType kv : {DType::kF16, DType::kF32}) ExpectSameRows(path, kv, what);
     }
   }
 }

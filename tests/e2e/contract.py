@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The JSON of every command: its keys and types, alone on stdout or in a file; and the plain output beside it."""
 import json
+import os
 import signal
 import subprocess
 
@@ -151,6 +152,27 @@ def test_inspect():
     h.check("llama" in h.run("inspect", "--json", target, model).text())
     with open(target, encoding="utf-8") as f:
         h.keys(json.load(f), INSPECT)
+
+
+def test_inspect_safetensors():
+    head = os.path.join(h.ROOT, "tests", "data", "safetensors", "eagle3_ok")
+    for path in (head, os.path.join(head, "model.safetensors")):
+        result = h.run("inspect", path, "--json").json()
+        h.keys(result, {key: kind for key, kind in INSPECT.items() if key in ("path", "format", "arch", "tensors")})
+        h.equal([len(result["tensors"]), result["format"]], [15, "safetensors"])
+        h.check("midlayer.mlp.down_proj.weight" in h.run("inspect", path).text())
+
+
+def test_every_architecture_speculates_with_the_same_tokens():
+    for arch in ("qwen2", "qwen3"):
+        for dtype in ("F32", "Q8_0"):
+            model = h.tiny_model("--arch", arch, "--dtype", dtype, "--seed", "3", "--heads", "6", "--head-dim", "32")
+            plain = h.run("run", "-m", model, "-p", "hello the hello the", "-n", 40, "--ignore-eos", "--spec", "none",
+                          "--json").json()
+            two = h.run("run", "-m", model, "-p", "hello the hello the", "-n", 40, "--ignore-eos", "--spec", "ngram",
+                        "--tp", 2, "--threads", 1, "--json").json()
+            h.equal(len(plain["token_ids"]), 40)
+            h.equal(two["token_ids"], plain["token_ids"], arch + " " + dtype)
 
 
 def test_doctor():

@@ -32,6 +32,16 @@ def test_bad_files():
         h.check(result.seconds < 5, name, "took", result.seconds)
 
 
+def test_bad_safetensors():
+    folder = os.path.join(h.ROOT, "tests", "data", "safetensors")
+    names = sorted(n for n in os.listdir(folder) if not n.endswith((".json", "_ok", "_ok.safetensors")))
+    h.check(len(names) > 100, "the corpus is gone")
+    for name in names[::9] + ["header_empty_file.safetensors", "index_leads_up", "index_missing_shard"]:
+        result = h.run("inspect", os.path.join(folder, name), code=3)
+        complains(result, name)
+        h.check(result.seconds < 5, name, "took", result.seconds)
+
+
 def test_unknown_words():
     model = h.tiny_model()
     complains(h.run("run", "-m", model, "--tmp", "0.5", code=2), "--tmp", "did you mean --temp")
@@ -79,7 +89,8 @@ def test_pipes_in_place_of_files():
     os.mkfifo(pipe)
     for command in (["run", "-p", "a", "-m"], ["inspect"], ["tokenize", "-m"], ["bench", "step", "-m"], ["bench", "spec", "-m"]):
         complains(h.run(*command, pipe, code=3, timeout=20), pipe, "not a regular file")
-    complains(h.run("inspect", h.SCRATCH, code=3), "not a regular file")
+    complains(h.run("inspect", h.SCRATCH, code=3), h.SCRATCH, "no *.safetensors file")
+    complains(h.run("run", "-p", "a", "-m", h.SCRATCH, code=3), h.SCRATCH, "not a regular file")
     complains(h.run("bench", "spec", "-m", model, "--prompts", pipe, code=2, timeout=20), pipe, "holds no prompt")
     complains(h.run("bench", "spec", "-m", model, "--prompts", h.SCRATCH, code=2), h.SCRATCH, "not a file")
     complains(h.run("bench", "spec", "-m", model, "--prompts", "/dev/zero", code=2, timeout=20), "/dev/zero", "not a file")

@@ -67,7 +67,7 @@ StepOptions Base(DType kv = DType::kF32) {
 
 TEST(LogitsGolden, EqualTransformers) {
   const std::vector<Golden> goldens = Goldens();
-  ASSERT_EQ(goldens.size(), 4u);
+  ASSERT_EQ(goldens.size(), 8u);
   for (const Golden& g : goldens) {
     const Rows rows = LogitsOf(g.model, g.tokens, Base(), 1);
     ASSERT_EQ(rows.size(), g.tokens.size());
@@ -138,11 +138,21 @@ TEST(LogitsGolden, NothingElseChangesABitOfQuantisedWeights) {
   }
 }
 
+TEST(LogitsGolden, NothingElseChangesABitOfOtherArchitecturesQuantised) {
+  for (const char* arch : {"qwen2", "qwen3"}) {
+    SCOPED_TRACE(arch);
+    const std::string path = TinyModel(
+        "seed=8, heads=6, kv_heads=2, head_dim=32, ffn=160, hidden=96, dtype='Q8_0', arch='" + std::string(arch) + "'");
+    ExpectInvariant(path, SomeTokens(24, 320, 7), DType::kF16);
+  }
+}
+
 // Quantised models against the float64 forward of the same file (tools/quant_golden.py). What int8 activations and an f16
 // cache cost by themselves was measured with the golden; where roundings fall differently it may be a tenth more.
 TEST(LogitsGolden, QuantisedModelsAreAsNearAsInt8ActivationsAllow) {
   const std::string folder = LS_SOURCE_DIR "/tests/golden/quants/";
-  for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m"}) {
+  for (const char* name :
+       {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m", "qwen2_q8_0", "qwen3_q8_0"}) {
     SCOPED_TRACE(name);
     std::ifstream header(folder + name + ".json");
     const nlohmann::json json = nlohmann::json::parse(header);

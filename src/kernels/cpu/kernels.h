@@ -145,6 +145,8 @@ struct CpuKernels {
   bool (*add_norm)(const NormArgs&);
   // One row of k elements (padded to 32 with zeros) into row `row` of `out`.
   void (*quantise_row)(const float* x, int k, const QuantRows& out, int row);
+  // x[i] = x[i] + bias[i]; n a multiple of 16 (padding included).
+  void (*add_bias)(float* x, const float* bias, int n);
   // y[i] = silu(gate[i]) * up[i]; n a multiple of 16 (padding included).
   void (*silu_mul)(const float* gate, const float* up, float* y, int n);
   // Rotates each head's halves: (a, b) -> (a cos - b sin, a sin + b cos). cos, sin: [Dh / 2].

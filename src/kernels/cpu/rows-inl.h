@@ -1,4 +1,4 @@
-// Kernels over one row at a time: residual + RMSNorm, int8 quantisation, SiLU, rope, cache stores, argmax, exp, log.
+// Kernels over one row at a time: residual + RMSNorm, int8 quantisation, bias, SiLU, rope, cache stores, argmax, exp, log.
 //
 // Shapes:  beside each field in kernels.h
 // Capture: yes
@@ -98,6 +98,10 @@ void QuantiseRow(const float* x, int k, const QuantRows& out, int row) {
     out.half_sum[row * out.ld_block + b] = half_sum;
     out.scaled_sum[row * out.ld_block + b] = scale * static_cast<float>(sum);
   }
+}
+
+void AddBias(float* x, const float* bias, int n) {
+  for (int i = 0; i < n; i += 16) Store(x + i, Add(Load(x + i), Load(bias + i)));
 }
 
 void SiluMul(const float* gate, const float* up, float* y, int n) {

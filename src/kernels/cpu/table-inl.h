@@ -8,6 +8,7 @@ inline constexpr CpuKernels kTable = {
     .matmul = Matmul,
     .add_norm = AddNorm,
     .quantise_row = QuantiseRow,
+    .add_bias = AddBias,
     .silu_mul = SiluMul,
     .rope = Rope,
     .store_kv = StoreKv,

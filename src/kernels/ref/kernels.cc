@@ -189,6 +189,10 @@ std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>
   return y;
 }
 
+float AddBias(float x, float bias) {
+  return x + bias;
+}
+
 float SiluMul(float gate, float up) {
   return gate / (1.0f + Exp(0.0f - gate)) * up;
 }

@@ -42,6 +42,8 @@ float DotLeaf(DType dtype, const uint8_t* file_row, int k_begin, int k_end, cons
 // (x * 1/sqrt(mean square + eps)) * weight.
 std::vector<float> RmsNorm(const std::vector<float>& x, const std::vector<float>& weight, float eps);
 
+float AddBias(float x, float bias);
+
 float SiluMul(float gate, float up);
 
 // Rotates the halves of one head in place.

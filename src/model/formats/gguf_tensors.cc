@@ -17,15 +17,23 @@ struct Needed {
   std::vector<uint64_t> shape;
 };
 
-// All tensors of a llama model in the order of the forward pass. Asked for layer by layer, so that an absurd layer
+// All tensors of a layer in the order of the forward pass. Asked for layer by layer, so that an absurd layer
 // count costs nothing before the first missing tensor.
 std::vector<Needed> LayerTensors(const ModelConfig& c, uint32_t layer) {
   uint64_t q = uint64_t{c.num_heads} * c.head_dim, kv = uint64_t{c.num_kv_heads} * c.head_dim;
   uint64_t d = c.hidden, f = c.ffn;
   auto name = [&](const char* part) { return fmt::format("blk.{}.{}.weight", layer, part); };
-  return {{name("attn_norm"), {d}},   {name("attn_q"), {q, d}},      {name("attn_k"), {kv, d}},
-          {name("attn_v"), {kv, d}},  {name("attn_output"), {d, q}}, {name("ffn_norm"), {d}},
-          {name("ffn_gate"), {f, d}}, {name("ffn_up"), {f, d}},      {name("ffn_down"), {d, f}}};
+  std::vector<Needed> all = {{name("attn_norm"), {d}},   {name("attn_q"), {q, d}},      {name("attn_k"), {kv, d}},
+                             {name("attn_v"), {kv, d}},  {name("attn_output"), {d, q}}, {name("ffn_norm"), {d}},
+                             {name("ffn_gate"), {f, d}}, {name("ffn_up"), {f, d}},      {name("ffn_down"), {d, f}}};
+  if (c.qkv_bias) {
+    auto bias = [&](const char* part) { return fmt::format("blk.{}.{}.bias", layer, part); };
+    all.insert(all.end(), {{bias("attn_q"), {q}}, {bias("attn_k"), {kv}}, {bias("attn_v"), {kv}}});
+  }
+  if (c.qk_norm) {
+    all.insert(all.end(), {{name("attn_q_norm"), {c.head_dim}}, {name("attn_k_norm"), {c.head_dim}}});
+  }
+  return all;
 }
 
 Status CheckOne(const GgufFile& file, const Needed& needed) {
@@ -39,7 +47,7 @@ Status CheckOne(const GgufFile& file, const Needed& needed) {
     return Unsupported(
         fmt::format("{}: tensor {}: type {} has no kernel here", file.path(), needed.name, t->type->name));
   }
-  if (needed.shape.size() == 1 && t->dtype != DType::kF32) {  // norm weights; every writer keeps them in F32
+  if (needed.shape.size() == 1 && t->dtype != DType::kF32) {  // norms, biases; every writer keeps them in F32
     return Unsupported(fmt::format("{}: tensor {}: type {}, F32 expected", file.path(), needed.name, t->type->name));
   }
   return OkStatus();
@@ -86,7 +94,7 @@ Status CheckTensors(const GgufFile& file, const ModelConfig& c) {
     if (std::binary_search(used.begin(), used.end(), t.name)) continue;
     if (t.name.ends_with(".bias")) {
       return Unsupported(
-          fmt::format("{}: tensor {}: biases are not built for llama", file.path(), GgufFile::Shown(t.name)));
+          fmt::format("{}: tensor {}: no {} layer here has this bias", file.path(), GgufFile::Shown(t.name), c.arch));
     }
     if (++num_unknown <= kListedTensors) listed += (listed.empty() ? "" : ", ") + GgufFile::Shown(t.name);
   }

@@ -15,8 +15,20 @@
 namespace lockstep::model {
 namespace {
 
+// A head whose squares overflow becomes NaN: the next norm finds that on every rank, while a norm of zeros would pass.
+void NormHead(StepContext& c, float* head, const float* weight) {
+  const int dh = static_cast<int>(c.config().head_dim);
+  kernels::NormArgs args = {};
+  args.x = head;
+  args.weight = weight;
+  args.eps = c.config().rms_norm_eps;
+  args.d = dh;
+  args.out = head;
+  if (!c.kernels().add_norm(args)) std::fill_n(head, dh, __builtin_nanf(""));
+}
+
 // Rotates queries and keys and puts keys and values into the cache. Items are (row, head); kv heads come first.
-void RopeAndStore(StepContext& c, int layer) {
+void RopeAndStore(StepContext& c, int layer, const HeadNorms& norms) {
   TeamBuffers& team = c.team();
   const int dh = static_cast<int>(c.config().head_dim);
   const int kv_heads = c.shard().kv_heads.count(), q_heads = c.shard().q_heads.count();
@@ -27,11 +39,14 @@ void RopeAndStore(StepContext& c, int layer) {
     const BatchRow& r = c.view().rows[row];
     const float *cos = c.rope().CosAt(r.position), *sin = c.rope().SinAt(r.position);
     if (head >= kv_heads) {
-      c.kernels().rope(&team.q[static_cast<size_t>(row * team.ld_q + (head - kv_heads) * dh)], 1, dh, cos, sin);
+      float* q = &team.q[static_cast<size_t>(row * team.ld_q + (head - kv_heads) * dh)];
+      if (norms.q != nullptr) NormHead(c, q, norms.q);
+      c.kernels().rope(q, 1, dh, cos, sin);
       continue;
     }
     float* k = &team.k[static_cast<size_t>(row * team.ld_kv + head * dh)];
     const float* v = &team.v[static_cast<size_t>(row * team.ld_kv + head * dh)];
+    if (norms.k != nullptr) NormHead(c, k, norms.k);
     c.kernels().rope(k, 1, dh, cos, sin);
     const BatchSequence& sequence = c.view().sequences[r.sequence];
     const int page = c.view().pages[sequence.first_page_idx + r.slot / kKvChunk];
@@ -263,10 +278,10 @@ void PrefetchFirstPages(StepContext& c, int layer) {
   }
 }
 
-bool Attend(StepContext& c, int layer) {
+bool Attend(StepContext& c, int layer, const HeadNorms& norms) {
   if (!c.SyncRank()) return false;  // q, k, v of all threads
   c.Stamp(trace::Owner::kMatmul);
-  RopeAndStore(c, layer);
+  RopeAndStore(c, layer, norms);
   if (!c.SyncRank()) return false;
   ChunkSplit split(c);
   if (split.Pays()) {

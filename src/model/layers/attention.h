@@ -10,11 +10,17 @@ namespace lockstep::model {
 
 class StepContext;
 
+// RMSNorm of each head of q and k before rope: weights [Dh], or null for none.
+struct HeadNorms {
+  const float* q = nullptr;
+  const float* k = nullptr;
+};
+
 // Asks for each sequence's first page of a layer, so that it comes while the projections are computed. Attention itself
 // asks for every later page while it works on the one before.
 void PrefetchFirstPages(StepContext& c, int layer);
 
 // False when the group is poisoned.
-bool Attend(StepContext& c, int layer);
+bool Attend(StepContext& c, int layer, const HeadNorms& norms = {});
 
 }  // namespace lockstep::model

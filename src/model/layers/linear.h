@@ -22,6 +22,15 @@ struct ColumnLinear {
   void Run(StepContext& c, float* out, int64_t ld_out) const;
 };
 
+// The bias of a ColumnLinear, cut as its outputs: after Run, one addition an output. Each thread adds to the columns that
+// its own Run has just written.
+struct ColumnBias {
+  const float* values = nullptr;  // [columns of this rank, padded to 16 with zeros]
+  int num_groups = 0;             // of 16 columns
+
+  void Run(StepContext& c, float* out, int64_t ld_out) const;
+};
+
 // Splits K over ranks at the leaves of a canonical tree: each rank leaves one to three partial sums in the shared
 // workspace. The sum is pending until the next norm, which adds it to the residual.
 struct RowLinear {
