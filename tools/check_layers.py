@@ -11,6 +11,8 @@ Fails on
   closure   a header that pulls in more than 20 project headers, itself not counted
   getenv    getenv anywhere but in src/base/env.cc
   foreign   a large library's header included from a header of ours
+  clobber   a tile instruction that reads or writes memory in an asm statement without a memory clobber: the compiler would
+            move stores behind it, as it does with GCC 12's own intrinsics
 """
 import os
 import re
@@ -151,6 +153,9 @@ def check(root, long_files=None):
         if path.startswith(("src/", "include/")) and path != GETENV_FILE and \
                 re.search(r"\b(secure_)?getenv\s*\(", code):
             report("getenv", path, "reads the environment; add a member to src/base/env.h")
+        for statement in re.findall(r"\basm\b[^;]*;", code):
+            if re.search(r"tileload|tilestore|ldtilecfg", statement) and '"memory"' not in statement:
+                report("clobber", path, "no memory clobber: " + " ".join(statement.split()))
         num_lines = tree.text[path].count("\n")
         if not GENERATED.search(path):
             if num_lines > HARD_LINES:
@@ -202,6 +207,7 @@ def self_test():
         ("length", {"src/base/listed.cc": "\n" * 801}),
         ("closure", chain),
         ("getenv", {"src/comm/bad.cc": "auto* p = std::getenv(\"HOME\");\n"}),
+        ("clobber", {"src/kernels/bad.h": "void f(void* p) { asm volatile(\"tileloadd (%0), %%tmm1\" : : \"r\"(p)); }\n"}),
         ("foreign", {"src/cli/bad.h": "#include <CLI/CLI.hpp>\n"}),
         ("foreign", {"src/model/bad.h": "#include <nlohmann/json.hpp>\n"}),
         ("foreign", {"src/comm/bad.h": "#include <hwloc.h>\n"}),

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <string_view>
@@ -173,10 +175,19 @@ Status WriteJson(const std::string& target, const std::string& text) {
     return OkStatus();
   }
   LS_RETURN_IF_ERROR(CheckJsonTarget(target));
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
+  // Beside the target first: a full disk must not cost the file that was there.
+  struct stat info {};
+  const bool device = stat(target.c_str(), &info) == 0 && S_ISCHR(info.st_mode);
+  const std::string part = device ? target : target + ".part";
+  errno = 0;
+  std::ofstream file(part, std::ios::binary | std::ios::trunc);
   file << text << "\n";
   file.close();
-  if (!file) return InvalidArgument(fmt::format("--json {}: cannot be written", target));
+  if (!file || (!device && std::rename(part.c_str(), target.c_str()) != 0)) {
+    const int reason = errno;
+    if (!device) std::remove(part.c_str());
+    return Internal(fmt::format("--json {}: cannot be written: {}", target, std::strerror(reason)));
+  }
   return OkStatus();
 }
 

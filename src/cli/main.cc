@@ -19,7 +19,7 @@ int FlushOutput(int exit_code) {
   std::cout.flush();
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   if (written || exit_code != 0) return exit_code;
-  fmt::print(stderr, "lockstep: cannot write to standard output\n");
+  std::fputs("lockstep: cannot write to standard output\n", stderr);  // which may be closed too
   return ExitCode(StatusCode::kInternal);
 }
 

@@ -4,7 +4,7 @@
 // Units:   bytes
 // Capture: no: load time only
 // Cost:    bound by memory: a 4 x 4 transpose of 32-bit words for each 64 bytes
-// Source:  the same bytes as Pack's loop over single outputs, which kernels_test.cc compares with this one
+// Source:  the same bytes as Pack's loop over single outputs; both are held to the layout of pack.h (pack_group_test.cc)
 #pragma once
 
 #include <cstdint>

@@ -45,8 +45,8 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   gate = rows(ld_ffn);
   up = rows(ld_ffn);
   gated = Activations(max_rows, ffn);
-  // Eight a thread: with more, whole heads are as good a share as chunks.
-  split_row_heads = threads > 1 ? 8 * threads : 0;
+  // Eight a thread: with more, whole heads are as good a share as chunks. A call of the kernel takes no more than its rows.
+  split_row_heads = threads > 1 ? std::min(8 * threads, kernels::kAttentionRows * shard.q_heads.count()) : 0;
   split_results.resize(static_cast<size_t>(split_row_heads) * static_cast<size_t>(max_pages_per_sequence) *
                        static_cast<size_t>(kernels::AttentionPartialElems(1, dh)));
   bad_layer.assign(static_cast<size_t>(max_rows), -1);

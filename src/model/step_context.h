@@ -3,7 +3,9 @@
 //
 // Shapes:   buffers [T, padded columns]; see each member
 // Threads:  one object a member; `team` is shared by the threads of a rank, between SyncRank calls
-// Capture:  Prepare allocates; everything else neither allocates nor enters the system
+// Capture:  Prepare allocates; everything else neither allocates nor calls the system. Buffers become resident when they
+//           are first used, so the first step of a width or of a page of the cache takes page faults, and where the
+//           system has promised more memory than it has it may end the process there (docs/errors.md)
 // Order:    docs/numerics.md; who computes a row, and in which buffer, does not enter a result
 #pragma once
 

@@ -34,8 +34,8 @@ class RankWeights {
  public:
   // Allocates and lays out everything; the matrices are not filled yet.
   static Result<std::unique_ptr<RankWeights>> Plan(const WeightSource& source, const ShardPlan& plan, int rank);
-  // Fills thread `thread`'s part of every matrix, and drops the source's pages as they have been read: file and copy
-  // never lie in memory at once. Pages that another thread or rank still reads come back to it. Requires: the source
+  // Fills thread `thread`'s part of every matrix, and drops the source's pages as they have been read: of file and copy
+  // only a few MiB a thread lie in memory at once. Pages that another thread or rank still reads come back to it. Requires: the source
   // of Plan.
   void PackShare(const WeightSource& source, int thread, int num_threads);
 

@@ -171,7 +171,7 @@ TEST(RowsNeverMix, BranchesOfATree) {
 // With a long context and few rows the threads of a rank share the chunks of keys instead of the heads.
 TEST(RowsNeverMix, ChunksSharedByThreads) {
   const std::string path =
-      TinyModel("seed=12, layers=2, heads=6, kv_heads=2, head_dim=16, ffn=64, context=1024, dtype='Q8_0'");
+      TinyModel("seed=12, layers=2, heads=9, kv_heads=3, head_dim=32, ffn=64, context=1024, dtype='Q8_0'");
   constexpr int kLong = 460;
   Session one(path);
   const std::vector<int32_t> tokens = SomeTokens(kLong, one.vocab(), 31);
@@ -191,6 +191,11 @@ TEST(RowsNeverMix, ChunksSharedByThreads) {
       EXPECT_EQ(FirstDifference(expected[i], TreeStep(session, 0, trees[i], kLong)), -1)
           << tp << " x " << threads << ", tree of " << trees[i].num_rows();
     }
+    // More kernel calls than with few keys, or nothing was shared and this test says nothing.
+    TreeStep(session, 0, trees[0], 100);
+    const auto whole_heads = session.runner().census().kernels;
+    TreeStep(session, 0, trees[0], kLong);
+    EXPECT_GT(session.runner().census().kernels, whole_heads) << tp << " x " << threads;
   }
 }
 

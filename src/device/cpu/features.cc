@@ -166,7 +166,7 @@ Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvxVnni, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
-    return Unsupported(fmt::format("instruction set \"{}\": this machine has {}", text,
+    return Unsupported(fmt::format("instruction set \"{}\": this machine lacks it; it has {}", text,
                                    features.ToString().empty() ? "generic only" : features.ToString()));
   }
   return InvalidArgument(

@@ -76,8 +76,7 @@ struct NormArgs {
   float* out;  // [D] normalised row
 };
 
-// Rows that one attention call takes. A page is widened to f32 once a call, which takes half as long as one row of three
-// heads with it: 3 % for sixteen rows (docs/results/cpu-kernels.md).
+// Rows that one attention call takes. Where many rows read a page, it is widened to f32 once a call.
 inline constexpr int kAttentionRows = 16;
 inline constexpr int kAttentionHeads = 8;
 

@@ -5,8 +5,11 @@
 //
 // The wrappers are our own because those of GCC 12 lack a memory clobber on loads and on the configuration: stores
 // before a load (the unpacked weights) may then be moved behind it, and the tile reads what was there before. Here every
-// access to memory is an asm statement with a memory clobber, and kernels_test stores and loads in a loop to see it.
+// access to memory is an asm statement with a memory clobber; tools/check_layers.py fails where one lacks it, and on a
+// machine with AMX the kernels' tests compare every tile with the definition.
 //
+// Shapes:  a tile is [rows, bytes] as TileShapes says; memory is [rows] with a stride in bytes
+// Capture: yes
 // Threads: the configuration belongs to the thread; TileConfigure ... TileRelease around each use
 // Source:  Intel 64 and IA-32 Architectures Software Developer's Manual, "Intel AMX"
 #pragma once

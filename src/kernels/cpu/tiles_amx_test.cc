@@ -1,5 +1,4 @@
-// Tiles see what was stored before them and nothing older. With GCC 12's own intrinsics, which lack a memory clobber on
-// loads, the stores of a loop like the one below may move behind the load.
+// The tile instructions do what their wrappers say: rows, strides, signs, and stores that a load must see.
 #include <gtest/gtest.h>
 
 #include "device/cpu/features.h"

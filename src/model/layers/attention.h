@@ -1,7 +1,8 @@
 // Attention of this rank's heads over the paged cache: rope, cache stores, and each row's own path.
 //
 // Shapes:   team().q [T, heads x Dh], team().k, .v [T, kv heads x Dh] -> team().attended [T, heads x Dh]
-// Threads:  the threads of a rank share rows and heads
+// Threads:  the threads of a rank share rows and heads, or with few rows and a long context the chunks of keys, which
+//           takes one more barrier
 // Capture:  yes
 // Order:    docs/numerics.md 5: keys in position order along the row's own path, siblings are not read
 #pragma once
