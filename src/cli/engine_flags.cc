@@ -33,6 +33,13 @@ void EngineFlags::AddTo(CLI::App& command) {
   command.add_flag("-v,--verbose", verbose, "Say more on stderr");
 }
 
+void EngineFlags::AddSpecTo(CLI::App& command) {
+  command
+      .add_option("--spec-max-slowdown", spec_max_slowdown_percent,
+                  "Percent that a request may be slowed by the drafts of others in its steps")
+      ->capture_default_str();
+}
+
 Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   engine::EngineOptions options;
   options.model_path = model;
@@ -40,6 +47,7 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   options.tp = tp;
   options.threads = threads;
   options.context = context;
+  options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {
     return InvalidArgument(kBadRankTimeout);

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "engine/drafting.h"
 #include "engine/load_tokenizer.h"
+#include "engine/speculation.h"
 #include "kv/page_pool.h"
 #include "model/formats/weight_source.h"
 #include "model/shard.h"
-#include "spec/gate.h"
 #include "step/step_runner.h"
 #include "tokenizer/stream_decoder.h"
 #include "topology/placement.h"
@@ -55,9 +55,9 @@ struct Engine::State {
   std::string chat_template;
   std::unique_ptr<step::StepRunner> runner;
   std::unique_ptr<kv::PagePool> pool;
-  std::vector<int32_t> pages;                  // of the only sequence
-  std::array<spec::Gate, kNumDrafters> gates;  // by Drafter: what rounds have cost here
-  int chunk_rows = kFirstChunkRows;            // that a chunk of kChunkSecs has, going by the last one
+  std::vector<int32_t> pages;  // of the only sequence
+  std::unique_ptr<Speculation> speculation;
+  int chunk_rows = kFirstChunkRows;  // that a chunk of kChunkSecs has, going by the last one
 };
 
 Engine::Engine() : s_(std::make_unique<State>()) {}
@@ -90,26 +90,25 @@ struct Engine::Run {
   }
 
   Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options,
-      const tokenizer::Tokenizer& tokenizer, spec::Gate* gate_of_drafter)
+      const tokenizer::Tokenizer& tokenizer, spec::Governor* governor, spec::SuffixCorpus* corpus)
       : request(r),
         sampling(s),
         finish(std::move(finish_options)),
         decoder(&tokenizer),
-        gate(gate_of_drafter),
-        drafting(r, tokenizer.vocab_size(), gate_of_drafter),
+        drafting(r, tokenizer.vocab_size(), governor, corpus),
         tokens(r.prompt) {}
 
   const Request& request;
   step::SamplingSpec sampling;
   FinishTracker finish;
   tokenizer::StreamDecoder decoder;
-  spec::Gate* gate;
   Drafting drafting;
   std::vector<int32_t> tokens;  // prompt and output
   int committed = 0;            // keys in the cache
   step::DraftTree tree;
   step::WalkResult walk;
   std::vector<step::KvMove> moves;
+  std::vector<int32_t> path;  // rows of the tree that were accepted, the root not included
   Response response;
 };
 
@@ -128,6 +127,10 @@ Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
   }
   if (o->threads < 0 || o->threads > kMaxThreads) {
     return InvalidArgument(fmt::format("--threads {}: must be 1 to {}", o->threads, kMaxThreads));
+  }
+  if (!(o->spec_max_slowdown >= 0 && o->spec_max_slowdown <= 1e6)) {
+    return InvalidArgument(
+        fmt::format("--spec-max-slowdown {}: must be a percentage of 0 or more", o->spec_max_slowdown * 100));
   }
   return OkStatus();
 }
@@ -164,6 +167,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.timeout_secs = options.timeout_secs;
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
+  s.speculation = std::make_unique<Speculation>(s.options.spec_max_slowdown, s.options.spec_corpus_bytes);
   return engine;
 }
 
@@ -234,7 +238,6 @@ int Engine::Commit(Run& run, std::span<const int32_t> tokens) {
     ++taken;
     if (verdict.finished) break;
   }
-  run.drafting.Observe(tokens.first(taken));
   if (run.request.on_text) {
     const std::string text = run.finish.TakeText();
     if (!text.empty()) run.request.on_text(text);
@@ -279,6 +282,7 @@ Status Engine::Round(Run& run) {
     move.from_row += run.committed;
     move.to_row += run.committed;
   }
+  run.path.assign(run.walk.rows + 1, run.walk.rows + run.walk.num_emitted);
   // What lies behind a stop or a limit was not emitted: the walk ends there too.
   run.walk.Truncate(Commit(run, std::span(run.walk.tokens, static_cast<size_t>(run.walk.num_emitted))));
   const int emitted = run.walk.num_emitted;
@@ -289,19 +293,31 @@ Status Engine::Round(Run& run) {
   if (rows == 1) {
     ++stats.plain_steps;
     stats.plain_secs += step_secs;
-    run.gate->ReportPlain(draft_secs + step_secs);
-    return OkStatus();
+  } else {
+    ++stats.rounds;
+    stats.tokens_of_rounds += emitted;
+    stats.verify_secs += step_secs;
+    stats.draft_rows += run.tree.num_nodes;
+    stats.accepted_rows += run.walk.num_accepted();
+    for (int depth = 1; depth <= run.walk.num_accepted(); ++depth) {
+      ++stats.accepted_at[static_cast<size_t>(std::min(depth, spec::kMaxReportedDepth))];
+    }
+    auto& width = stats.by_width[static_cast<size_t>(rows)];
+    width.accepted += run.walk.num_accepted();
+    width.rejected += run.tree.num_nodes - run.walk.num_accepted();
   }
-  ++stats.rounds;
-  stats.tokens_of_rounds += emitted;
-  stats.verify_secs += step_secs;
-  stats.draft_rows += run.tree.num_nodes;
-  stats.accepted_rows += run.walk.num_accepted();
-  auto& width = stats.by_width[static_cast<size_t>(rows)];
-  width.accepted += run.walk.num_accepted();
-  width.rejected += run.tree.num_nodes - run.walk.num_accepted();
-  run.gate->ReportRound(rows, emitted, Since(start));
+  run.drafting.Finish(emitted, run.path);
   return OkStatus();
+}
+
+const spec::Governor& Engine::governor(Drafter drafter) {
+  return *s_->speculation->GovernorOf(drafter);
+}
+
+Status Engine::PrepareSpeculation() {
+  s_->pool->Shrink(0, &s_->pages);
+  LS_RETURN_IF_ERROR(EnsurePages(std::min(s_->options.context, kMaxSpecNodes + 1)));
+  return s_->speculation->Prepare(*s_->runner, kSequence, interrupted_);
 }
 
 Result<Response> Engine::Generate(const Request& request) {
@@ -317,7 +333,11 @@ Result<Response> Engine::Generate(const Request& request) {
   finish.ignore_eos = request.ignore_eos;
   LS_RETURN_IF_ERROR(ValidateFinish(finish, static_cast<int>(s_->source->config().vocab)));
 
-  Run run(request, sampling, std::move(finish), *s_->tokenizer, &s_->gates[static_cast<size_t>(request.drafter)]);
+  const bool governed = Governed(request);
+  if (governed) LS_RETURN_IF_ERROR(PrepareSpeculation());
+  spec::Governor* governor = governed ? s_->speculation->GovernorOf(request.drafter) : nullptr;
+  const spec::Ledger before = governed ? governor->ledger() : spec::Ledger();
+  Run run(request, sampling, std::move(finish), *s_->tokenizer, governor, s_->speculation->corpus());
   run.response.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   s_->pool->Shrink(0, &s_->pages);
   Status status;
@@ -336,6 +356,8 @@ Result<Response> Engine::Generate(const Request& request) {
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(s_->runner->CheckAgreement());
   run.response.stats.decoded_tokens = std::max<int64_t>(0, static_cast<int64_t>(run.response.token_ids.size()) - 1);
+  if (governed) ReportLedger(*governor, before, &run.response.stats);
+  if (spec::SuffixCorpus* corpus = s_->speculation->corpus()) corpus->Add(run.tokens);
   Conclude(run);
   return std::move(run.response);
 }
