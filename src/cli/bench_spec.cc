@@ -102,7 +102,7 @@ nlohmann::ordered_json RowJson(const Mode& m, double plain_ms, size_t num_prompt
   row["identical"] = m.identical;
   row["prompts"] = num_prompts;
   row["tokens"] = m.tokens;
-  AddSpecCounters(m.sum, &row);
+  row.update(nlohmann::ordered_json::parse(SpecCountersJson(m.sum)));
   row["measured_seconds"] = m.SavedSecs();
   row["loss_fraction"] = std::max(0.0, Ratio(m.decode_secs, m.plain_decode_secs) - 1);
   row["rounds"] = m.sum.rounds;

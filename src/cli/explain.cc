@@ -52,9 +52,10 @@ Status ExplainSpec(const EngineFlags& flags) {
   }
   const std::string reason =
       best.nodes == 0 ? std::string("no drafter is expected to pay")
-                      : fmt::format("{} rows a round where it has a proposal: {:.1f} tokens/s expected against {:.1f} plain, "
-                                    "going by an ordinary acceptance, as nothing was drafted yet",
-                                    best.nodes + 1, best.tokens_per_second, 1 / plain_secs);
+                      : fmt::format(
+                            "{} rows a round where it has a proposal: {:.1f} tokens/s expected against {:.1f} plain, "
+                            "going by an ordinary acceptance, as nothing was drafted yet",
+                            best.nodes + 1, best.tokens_per_second, 1 / plain_secs);
   if (!flags.json_only()) {
     fmt::print("{}, tp {}, threads {} a rank, {}; context 0, one request\n", flags.model, flags.tp,
                engine->options().threads, engine->runner().isa_name());

@@ -43,7 +43,7 @@ std::string ToJson(const RunFlags& flags, const engine::Response& r) {
   json["accept_length"] = r.stats.accept_length();
   json["decode_tokens_per_second"] = r.stats.decode_tokens_per_second();
   json["time_to_first_token_ms"] = r.stats.time_to_first_token_secs * 1e3;
-  AddSpecCounters(r.stats, &json);
+  json.update(nlohmann::ordered_json::parse(SpecCountersJson(r.stats)));
   // Text is valid UTF-8 by construction; a stop string may still have cut a character of it.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

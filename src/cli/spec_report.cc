@@ -30,8 +30,8 @@ std::string SpecLine(const engine::DecodeStats& s) {
   return line;
 }
 
-void AddSpecCounters(const engine::DecodeStats& s, nlohmann::ordered_json* json) {
-  nlohmann::ordered_json& j = *json;
+std::string SpecCountersJson(const engine::DecodeStats& s) {
+  nlohmann::ordered_json j;
   j["ledger_seconds"] = nullptr;
   j["loss_fraction"] = nullptr;
   j["ledger_balance_seconds"] = nullptr;
@@ -48,6 +48,7 @@ void AddSpecCounters(const engine::DecodeStats& s, nlohmann::ordered_json* json)
   j["draft_tokens"] = s.draft_rows;
   j["accepted_tokens"] = s.accepted_rows;
   j["accepted_by_position"] = AcceptedByPosition(s);
+  return j.dump();
 }
 
 }  // namespace lockstep::cli

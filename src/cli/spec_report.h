@@ -4,7 +4,6 @@
 // Threads: the main thread
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/request.h"
@@ -15,7 +14,7 @@ namespace lockstep::cli {
 // last decision.
 std::string SpecLine(const engine::DecodeStats& stats);
 
-// ledger_seconds (null if the ledger was off), loss_fraction and the counters.
-void AddSpecCounters(const engine::DecodeStats& stats, nlohmann::ordered_json* json);
+// The text of a JSON object: ledger_seconds (null if the ledger was off), loss_fraction and the counters.
+std::string SpecCountersJson(const engine::DecodeStats& stats);
 
 }  // namespace lockstep::cli

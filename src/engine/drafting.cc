@@ -67,14 +67,14 @@ Drafting::~Drafting() {
   if (governed_) governor_->EndRequest(id_);
 }
 
-void Drafting::Run(Source& source, std::span<const int32_t> tokens, int max_nodes, spec::ShapeLimit shape,
+void Drafting::Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget,
                    step::DraftTree* tree) {
   if (!source.ready) source.proposer->Reset(tokens.first(prompt_tokens_));
   source.ready = true;
   spec::ProposeContext context;
   context.tokens = tokens;
   context.position = static_cast<int64_t>(tokens.size()) - 1;
-  context.budget = {max_nodes, shape};
+  context.budget = budget;
   context.seed = seed_;
   context.temperature = temperature_;
   source.proposer->Propose(context, tree, &probability_);
@@ -86,14 +86,15 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, step::Dra
   if (!governed_) {
     const int nodes = std::min(max_nodes, shape_.num_nodes);
     const bool chain = shape_.kind == DraftShape::Kind::kChain;
-    if (nodes > 0) Run(sources_[0], tokens, nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree, tree);
+    if (nodes > 0) Run(sources_[0], tokens, {nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree}, tree);
     return;
   }
   const spec::RoundRequest request{id_, static_cast<int64_t>(tokens.size()) - 1, max_nodes};
   governor_->BeginRound(std::span(&request, 1));
   for (int d; (d = governor_->NextDrafter(0)) >= 0;) {
     step::DraftTree& offer = offers_[static_cast<size_t>(d)];
-    Run(sources_[static_cast<size_t>(d)], tokens, governor_->budget(0), spec::ShapeLimit::kTree, &offer);
+    Run(sources_[static_cast<size_t>(d)], tokens,
+        {governor_->budget(0), spec::ShapeLimit::kTree, governor_->min_reach()}, &offer);
     governor_->Offer(0, d, offer, probability_);
   }
   const spec::RequestDecision& decision = governor_->Decide()[0];

@@ -43,8 +43,7 @@ class Drafting {
     std::unique_ptr<spec::Proposer> proposer;
     bool ready = false;  // has read the prompt; done when it is first run, at its own cost
   };
-  void Run(Source& source, std::span<const int32_t> tokens, int max_nodes, spec::ShapeLimit shape,
-           step::DraftTree* tree);
+  void Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget, step::DraftTree* tree);
 
   std::vector<Source> sources_;
   DraftShape shape_;

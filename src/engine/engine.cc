@@ -341,7 +341,7 @@ Result<Response> Engine::Generate(const Request& request) {
   run.response.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   s_->pool->Shrink(0, &s_->pages);
   Status status;
-  if (!run.finish.verdict().finished) {
+  if (!run.finish.verdict().finished && !interrupted_.load(std::memory_order_relaxed)) {
     auto start = Clock::now();
     status = PrefillPrompt(run);
     run.response.stats.time_to_first_token_secs = Since(start);

@@ -10,6 +10,9 @@ namespace {
 constexpr int kWidths[] = {2, 3, 4, 5, 6, 7, 8, 12, kMaxSpecNodes + 1};
 constexpr int kPlainSteps = 8;
 constexpr int kWarmUpSteps = 2;
+// From so many rows on, wider steps are not timed once rows cost this share of a plain step each.
+constexpr int kFewRows = 4;
+constexpr double kNoGain = 0.9;
 
 }  // namespace
 
@@ -32,16 +35,20 @@ Status Speculation::Prepare(step::StepRunner& runner, int sequence, const std::a
     times.push_back({rows, clock_.Now() - start});
     return OkStatus();
   };
-  for (int i = 0; i < kWarmUpSteps; ++i) LS_RETURN_IF_ERROR(time_step(1));
+  auto stopped = [&interrupted] { return interrupted.load(std::memory_order_relaxed); };
+  for (int i = 0; i < kWarmUpSteps && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
+  const double warm = times.empty() ? 0 : times.back().secs;
   times.clear();
   for (int rows : kWidths) {
-    if (rows > runner.options().context) break;
+    if (rows > runner.options().context || stopped()) break;
     LS_RETURN_IF_ERROR(time_step(rows));
-    if (interrupted.load(std::memory_order_relaxed)) return OkStatus();
+    // Rows that cost as much as steps of their own never pay, and more of them take long to time.
+    if (rows >= kFewRows && times.back().secs > kNoGain * rows * warm) break;
   }
-  LS_RETURN_IF_ERROR(time_step(1));
-  times.pop_back();  // behind a wide step the caches are cold
-  for (int i = 0; i < kPlainSteps; ++i) LS_RETURN_IF_ERROR(time_step(1));
+  if (!stopped()) LS_RETURN_IF_ERROR(time_step(1));
+  if (!times.empty()) times.pop_back();  // behind a wide step the caches are cold
+  for (int i = 0; i < kPlainSteps && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
+  if (stopped()) return OkStatus();
   prepared_ = std::move(times);
   governors_ = {};  // those made before knew no times
   return OkStatus();

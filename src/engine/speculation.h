@@ -35,7 +35,7 @@ class Speculation {
  public:
   Speculation(double max_slowdown, int64_t corpus_bytes);
 
-  // Times a step of each width once, and of one row eight times. Does nothing the second time. Stops between two steps when
+  // Times a step of each width that can pay once, and of one row eight times. Does nothing the second time. Stops between two steps when
   // interrupted; then it is as if it had not been called.
   Status Prepare(step::StepRunner& runner, int sequence, const std::atomic<bool>& interrupted);
   // Of this kind of request; made when it is first asked for. Requires: not kNone.

@@ -16,16 +16,23 @@ constexpr double kPriorRequest = 4;
 constexpr double kMostSure = 0.995;
 // Before anything was drafted at a depth: as good as an ordinary drafter.
 constexpr double kGuess = 0.6;
+// Where bins of claims end; finer where a row is worth its cost or not.
+constexpr double kBinEnds[] = {0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.96, 1.0};
 
 }  // namespace
 
 int Acceptance::Bin(double claimed) {
-  constexpr double kEnds[kNumBins - 1] = {0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.96};
-  return static_cast<int>(std::upper_bound(std::begin(kEnds), std::end(kEnds), claimed) - std::begin(kEnds));
+  return static_cast<int>(std::upper_bound(std::begin(kBinEnds), std::end(kBinEnds) - 1, claimed) -
+                          std::begin(kBinEnds));
 }
 
-void Acceptance::Add(const step::DraftTree& tree, const std::vector<float>& claimed,
-                     const std::vector<int32_t>& path) {
+double Acceptance::Ratio(int bin) const {
+  const double overall = (all_.accepted + kPriorClaims) / (all_.weight + kPriorClaims);
+  const Count& count = bins_[static_cast<size_t>(bin)];
+  return (count.accepted + kPriorClaims * overall) / (count.weight + kPriorClaims);
+}
+
+void Acceptance::Add(const step::DraftTree& tree, const std::vector<float>& claimed, const std::vector<int32_t>& path) {
   int parent = 0;
   for (int depth = 1;; ++depth) {
     const int accepted = depth <= static_cast<int>(path.size()) ? path[static_cast<size_t>(depth - 1)] : -1;
@@ -49,10 +56,13 @@ void Acceptance::AddProposal(bool used) {
 }
 
 double Acceptance::Calibrated(double claimed) const {
-  const double overall = (all_.accepted + kPriorClaims) / (all_.weight + kPriorClaims);
-  const Count& bin = bins_[static_cast<size_t>(Bin(claimed))];
-  const double ratio = (bin.accepted + kPriorClaims * overall) / (bin.weight + kPriorClaims);
-  return std::min(claimed * ratio, kMostSure);
+  return std::min(claimed * Ratio(Bin(claimed)), kMostSure);
+}
+
+double Acceptance::MostCalibrated() const {
+  double most = 0;
+  for (int bin = 0; bin < kNumBins; ++bin) most = std::max(most, kBinEnds[bin] * Ratio(bin));
+  return std::min(most, kMostSure);
 }
 
 double Acceptance::Conditional(int depth) const {

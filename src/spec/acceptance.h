@@ -31,6 +31,8 @@ class Acceptance {
 
   // The chance that a token is accepted of which the drafter claims `claimed`, if its parent is accepted.
   double Calibrated(double claimed) const;
+  // The most that any claim comes to.
+  double MostCalibrated() const;
   // Accepted at this depth or deeper / rounds that drafted so deep, where the depths before were accepted; a guess where
   // nothing was drafted. depth from 1.
   double Conditional(int depth) const;
@@ -39,7 +41,7 @@ class Acceptance {
  private:
   static constexpr int kNumBins = 8;
   struct Count {
-    double weight = 0;    // claims, or tries
+    double weight = 0;  // claims, or tries
     double accepted = 0;
     void Add(double w, bool a, double keep) {
       weight = weight * keep + w;
@@ -47,6 +49,7 @@ class Acceptance {
     }
   };
   static int Bin(double claimed);
+  double Ratio(int bin) const;
 
   std::array<Count, kNumBins> bins_;
   Count all_;

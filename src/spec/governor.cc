@@ -47,6 +47,7 @@ int Governor::AddDrafter(std::string name) {
 }
 
 void Governor::StartRequest(int64_t id) {
+  rest_rounds_ = 0;
   requests_.push_back({id, std::vector<RequestAcceptance>(drafters_.size())});
   // Another text: what lost on the last one is tried a little sooner.
   for (DrafterState& d : drafters_) d.retry_after = std::max(kFirstRetry, d.retry_after / 2);
@@ -77,6 +78,9 @@ void Governor::BeginRound(std::span<const RoundRequest> requests) {
   for (const RoundRequest& r : round_) context_ += static_cast<double>(r.context);
 
   const int num = static_cast<int>(n);
+  resting_ = rest_rounds_ > 0 && rest_of_ == num;
+  rest_rounds_ = resting_ ? rest_rounds_ - 1 : 0;
+  if (resting_) return;
   if (!plain_.Known(num)) {
     reason_ = Reason::kNoPlainTime;
     return;
@@ -84,6 +88,7 @@ void Governor::BeginRound(std::span<const RoundRequest> requests) {
   plain_secs_ = plain_.Lower(num, context_);
   plain_mean_secs_ = plain_.Mean(num, context_);
   if (!ledger_.started()) ledger_.Start(plain_secs_);
+  FindMinReach();
   if (forced_plain_ == 0 && rounds_since_probe_ >= RoundsPerProbe()) forced_plain_ = 2;
   if (forced_plain_ > 0) {
     reason_ = Reason::kPlainProbe;
@@ -95,8 +100,8 @@ void Governor::BeginRound(std::span<const RoundRequest> requests) {
 int Governor::RoundsPerProbe() const {
   if (cost_secs_ <= 0) return kMostRoundsPerProbe;
   const double gain = credit_secs_ / cost_secs_ - 1;
-  return static_cast<int>(std::clamp(kRoundsPerProbeAndGain * gain, double{kLeastRoundsPerProbe},
-                                     double{kMostRoundsPerProbe}));
+  return static_cast<int>(
+      std::clamp(kRoundsPerProbeAndGain * gain, double{kLeastRoundsPerProbe}, double{kMostRoundsPerProbe}));
 }
 
 bool Governor::RetryDue(const DrafterState& drafter, double round_secs) const {
@@ -110,7 +115,7 @@ int Governor::budget(int i) const {
 }
 
 int Governor::NextDrafter(int i) {
-  if (reason_ == Reason::kNoPlainTime || reason_ == Reason::kPlainProbe || budget(i) < 1) return -1;
+  if (resting_ || reason_ == Reason::kNoPlainTime || reason_ == Reason::kPlainProbe || budget(i) < 1) return -1;
   const int n = static_cast<int>(round_.size());
   int& next = next_drafter_[static_cast<size_t>(i)];
   for (; next < num_drafters(); ++next) {
@@ -128,37 +133,13 @@ int Governor::NextDrafter(int i) {
       if (outlook.nodes == 0 || (best_[static_cast<size_t>(i)].drafter >= 0 && outlook.tokens_per_second < already))
         continue;
     }
+    if (options_.learns && Hopeless(next, StateOf(round_[static_cast<size_t>(i)].id), draft) && !RetryDue(d, least))
+      continue;
     any_run_ = d.ran = true;
     draft_start_ = clock_->Now();
     return next++;
   }
   return -1;
-}
-
-// What the claims are worth: calibrated, and the request's own ratio on top.
-void Governor::Believe(const RequestState& state, Proposal* p) const {
-  const int rows = p->tree.num_rows();
-  p->reach.assign(static_cast<size_t>(rows), 1.0f);
-  const Acceptance& acceptance = drafters_[static_cast<size_t>(p->drafter)].acceptance;
-  const double ratio = state.ratios[static_cast<size_t>(p->drafter)].Ratio();
-  for (int row = 1; row < rows; ++row) {
-    double chance = p->claimed[static_cast<size_t>(row)];
-    if (options_.learns) chance = std::min(0.995, acceptance.Calibrated(chance) * ratio);
-    const auto parent = static_cast<size_t>(p->tree.parents[row]);
-    p->reach[static_cast<size_t>(row)] = static_cast<float>(p->reach[parent] * chance);
-  }
-}
-
-double Governor::ScoreOf(const Proposal& proposal) const {
-  const int n = static_cast<int>(round_.size());
-  std::vector<float> reach(proposal.reach.begin() + 1, proposal.reach.end());
-  std::sort(reach.begin(), reach.end(), std::greater<>());
-  double tokens = n, best = n / (draft_secs_ + plain_mean_secs_);
-  for (size_t k = 0; k < reach.size(); ++k) {
-    tokens += reach[k];
-    best = std::max(best, tokens / (draft_secs_ + costs_.Predict(n, n + 1 + static_cast<int>(k), context_, plain_)));
-  }
-  return best;
 }
 
 void Governor::Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability) {
@@ -202,7 +183,9 @@ std::span<const RequestDecision> Governor::Decide() {
       candidates_.push_back({p.reach[static_cast<size_t>(row)], static_cast<int>(i), row});
   }
   if (candidates_.empty()) {
-    if (any_run_) reason_ = Reason::kNoProposal;
+    if (!any_run_) return decisions_;
+    reason_ = Reason::kNoProposal;
+    draft_secs_ = clock_->Now() - start_;  // the governor's own time counts too
     return decisions_;
   }
   // Where the gain per row is highest. A parent is reached at least as often as its child and stands before it.
@@ -243,6 +226,7 @@ std::span<const RequestDecision> Governor::Decide() {
   if (best == 0 || (!pays && !retry)) {
     reason_ = any_allowed ? Reason::kLoses : Reason::kLedger;
     worst_secs_ = 0;
+    draft_secs_ = clock_->Now() - start_;
     return decisions_;
   }
   reason_ = pays ? Reason::kPays : Reason::kRetry;
@@ -268,8 +252,7 @@ void Governor::Learn(int i, const RequestOutcome& outcome) {
   kept.Reset(p.tree.tokens[0]);
   row_of[0] = 0;
   for (int32_t row : decision.rows) {
-    row_of[static_cast<size_t>(row)] =
-        kept.Add(row_of[static_cast<size_t>(p.tree.parents[row])], p.tree.tokens[row]);
+    row_of[static_cast<size_t>(row)] = kept.Add(row_of[static_cast<size_t>(p.tree.parents[row])], p.tree.tokens[row]);
     claimed.push_back(p.claimed[static_cast<size_t>(row)]);
   }
   for (int32_t row : outcome.accepted_rows) path.push_back(row_of[static_cast<size_t>(row)]);
@@ -301,7 +284,8 @@ void Governor::EndRound(std::span<const RequestOutcome> outcomes) {
     ++counters_.plain_steps;
     ledger_.AddPlain(plain_.Known(n) ? plain_secs_ : 0, draft_secs_);
     // The first plain step after another kind finds cold caches.
-    if (last_plain_of_ == n) {
+    plain_in_row_ = last_plain_of_ == n ? plain_in_row_ + 1 : 0;
+    if (plain_in_row_ > 0 && (forced_plain_ > 0 || plain_in_row_ % kPlainSampleEvery == 1 || !plain_.Full(n))) {
       plain_.Add(n, context_, std::max(0.0, secs - draft_secs_));
       rounds_since_probe_ = 0;
     }
@@ -314,6 +298,7 @@ void Governor::EndRound(std::span<const RequestOutcome> outcomes) {
       if (tried) d.retry_after = std::min(kLastRetry, 2 * d.retry_after);
       d.plain_since = tried ? 0 : d.plain_since + 1;
     }
+    Rest();
     return;
   }
   ++counters_.rounds;
@@ -351,20 +336,16 @@ void Governor::EndRound(std::span<const RequestOutcome> outcomes) {
   }
 }
 
-Governor::Outlook Governor::Expect(int drafter, int num_requests, double context) const {
-  const Acceptance& acceptance = drafters_[static_cast<size_t>(drafter)].acceptance;
-  const double plain = plain_.Mean(num_requests, context);
-  const double draft = costs_.PredictDraft(drafter), hits = acceptance.used_rate();
-  Outlook best{0, num_requests / plain};
-  double tokens = num_requests, survival = hits;
-  for (int k = 1; k <= std::min(options_.max_nodes, kMaxReportedDepth); ++k) {
-    survival *= acceptance.Conditional(k);
-    tokens += survival;
-    const double step = costs_.Predict(num_requests, num_requests + k, context, plain_);
-    const double score = tokens / (draft + hits * step + (1 - hits) * plain);
-    if (score > best.tokens_per_second) best = {k, score};
+// Nothing but time can change a round in which no drafter was run: the next ones need no look.
+void Governor::Rest() {
+  const bool none_ran = reason_ == Reason::kOff || reason_ == Reason::kLedger;
+  if (resting_ || !none_ran || any_run_ || drafters_.empty()) return;
+  rest_of_ = static_cast<int>(round_.size());
+  rest_rounds_ = kRestRounds;
+  for (const DrafterState& d : drafters_) {
+    if (d.retry_after > d.plain_since)
+      rest_rounds_ = static_cast<int>(std::min<int64_t>(rest_rounds_, d.retry_after - d.plain_since));
   }
-  return best;
 }
 
 }  // namespace lockstep::spec

@@ -16,7 +16,7 @@
 // Requires: calls in that order; AddPrepared and drafters before the first round
 // Threads:  one caller an object; one object an engine (and mode of a bench)
 // Cost:     O(rows x log rows) a round
-// Source:   best-first by probability against the measured cost of a row; docs/speculation of vLLM's utility (Cascade)
+// Source:   best-first trees (EAGLE-2) against measured cost; utility as tokens per second (Cascade, arXiv 2506.20675)
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,10 @@ inline constexpr int kLongestWait = 8192;
 // A drafter whose proposals cost less than this share of a plain step is run whenever the ledger allows a row: most of
 // its misses together stay within the loss that is allowed.
 inline constexpr double kFreeShare = 0.001;
+// Rounds that a decision against all drafters holds without being looked at again, and plain steps of which one is
+// measured once there are enough: the governor's own memory is cold after each step, and it must cost next to nothing.
+inline constexpr int kRestRounds = 15;
+inline constexpr int kPlainSampleEvery = 8;
 // Rows must promise this much more than none, or noise in two near estimates would decide.
 inline constexpr double kMargin = 1.005;
 // Rows of all requests together that are considered beyond the roots, where measured costs set no earlier end.
@@ -121,6 +125,8 @@ class Governor {
   // probability: of each row to be reached, 1 for the root. At most budget(i) nodes.
   void Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability);
   int budget(int i) const;
+  // A node less likely than this, by a drafter's own account, costs more than it brings; drafters stop there.
+  float min_reach() const { return min_reach_; }
   std::span<const RequestDecision> Decide();
   void EndRound(std::span<const RequestOutcome> outcomes);
 
@@ -172,6 +178,10 @@ class Governor {
   // Whether a round of round_secs may be tried with a drafter that lost.
   bool RetryDue(const DrafterState& drafter, double round_secs) const;
   int RoundsPerProbe() const;
+  // Whether not even the surest claims of this drafter would pay for a row.
+  bool Hopeless(int drafter, const RequestState& state, double draft_secs) const;
+  void FindMinReach();
+  void Rest();
   void Believe(const RequestState& state, Proposal* proposal) const;
   double ScoreOf(const Proposal& proposal) const;
   bool TooSlowForSomebody(double secs, std::span<const double> expected) const;
@@ -200,10 +210,16 @@ class Governor {
   int rows_ = 0;
   bool any_run_ = false;
 
-  int forced_plain_ = 0;        // plain steps still to take as a probe
+  float min_reach_ = 0;
+  int64_t min_reach_at_ = -1;  // rounds that were behind when it was found
+  int rest_rounds_ = 0;        // still to come without a look
+  int rest_of_ = 0;            // requests in them
+  bool resting_ = false;       // this round is one of them
+  int plain_in_row_ = 0;
+  int forced_plain_ = 0;                    // plain steps still to take as a probe
   double credit_secs_ = 0, cost_secs_ = 0;  // of the last draft rounds, fading: what they saved and took
-  int rounds_since_probe_ = 0;  // draft rounds since plain steps were measured
-  int last_plain_of_ = 0;       // requests in the step before, if it was plain; else 0
+  int rounds_since_probe_ = 0;              // draft rounds since plain steps were measured
+  int last_plain_of_ = 0;                   // requests in the step before, if it was plain; else 0
 };
 
 }  // namespace lockstep::spec

@@ -19,9 +19,9 @@
 namespace lockstep::spec {
 
 struct LedgerOptions {
-  double epsilon = 0.005;   // the loss that is allowed, as a share of plain decoding
-  double start_steps = 4;   // first balance
-  double cap_steps = 32;    // most that a good time can leave for a bad one
+  double epsilon = 0.005;     // the loss that is allowed, as a share of plain decoding
+  double start_steps = 4;     // first balance
+  double cap_steps = 32;      // most that a good time can leave for a bad one
   double machine_worsts = 3;  // time beyond so many worsts is the machine's
 };
 

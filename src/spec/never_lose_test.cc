@@ -39,25 +39,25 @@ double Gauss(uint64_t seed, uint64_t a, uint64_t b) {
 struct Script {
   std::string name;
   int num_requests = 1;
-  int nodes = 4;        // chain that is proposed
-  double claimed = 0.9;  // of each node
+  int nodes = 4;                                                   // chain that is proposed
+  double claimed = 0.9;                                            // of each node
   std::function<double(int64_t request, int64_t token)> accepted;  // of each node
   double draft_secs = 0.05;                                        // a proposal
   double row_secs = 0.1;                                           // each row beyond one a request
-  double dearer = 1;         // what a verify truly takes over what Prepare saw
-  double noise = 0;          // relative
+  double dearer = 1;                                               // what a verify truly takes over what Prepare saw
+  double noise = 0;                                                // relative
   int64_t request_tokens = 1 << 30;
-  double context_secs = 0;   // a plain step more, per 4096 tokens of context
-  int64_t hiccup_at = -1;    // this plain step takes 40 more
+  double context_secs = 0;         // a plain step more, per 4096 tokens of context
+  int64_t hiccup_at = -1;          // this plain step takes 40 more
   bool forget_draft_time = false;  // planted: the clock stands still while a drafter works
   GovernorOptions options;
 };
 
 struct Outcome {
   double spent = 0, plain = 0;
-  double worst_stretch = 0;   // most that a stretch lost beyond epsilon
-  double overrun = 0;         // largest, of one round
-  double dearest_plain = 0;   // a plain step without its noise
+  double worst_stretch = 0;  // most that a stretch lost beyond epsilon
+  double overrun = 0;        // largest, of one round
+  double dearest_plain = 0;  // a plain step without its noise
   int64_t rounds = 0, tokens = 0;
   double excess() const { return spent - 1.005 * plain; }
 };
@@ -93,9 +93,7 @@ class Machine {
   double PlainBase(int64_t step) const {
     return (1 + s_.row_secs * (s_.num_requests - 1)) + s_.context_secs * double(ContextAt(step)) / 4096;
   }
-  double PlainSecs(int64_t step) const {
-    return PlainBase(step) * Noise(1, step) + (step == s_.hiccup_at ? 40 : 0);
-  }
+  double PlainSecs(int64_t step) const { return PlainBase(step) * Noise(1, step) + (step == s_.hiccup_at ? 40 : 0); }
   void StartRequests() {
     for (int i = 0; i < s_.num_requests; ++i) governor_.StartRequest(request_ * 64 + i);
   }
@@ -133,8 +131,7 @@ class Machine {
       rows += static_cast<int>(chosen.size());
       auto& path = paths[static_cast<size_t>(i)];
       const double chance = s_.accepted(request_, step);
-      while (path.size() < chosen.size() &&
-             Uniform(3, static_cast<uint64_t>(round * 64 + i), path.size()) < chance)
+      while (path.size() < chosen.size() && Uniform(3, static_cast<uint64_t>(round * 64 + i), path.size()) < chance)
         path.push_back(chosen[path.size()]);
       outcomes[static_cast<size_t>(i)] = {static_cast<int64_t>(path.size()) + 1, path};
       tokens += outcomes[static_cast<size_t>(i)].num_tokens;
@@ -230,8 +227,8 @@ TEST(NeverLose, WhateverTheDrafterDoes) {
       EXPECT_LE(o.worst_stretch, StretchAllowed(o));
       EXPECT_GE(o.rounds, 3);  // it was tried at all
       std::printf("%-55s %s: %6ld rounds, %7ld tokens, %.4f x plain, excess %.1f, stretch %.1f, overrun %.2f\n",
-                  s.name.c_str(), learns ? "governed" : "trusting", long(o.rounds), long(o.tokens), o.spent / o.plain, o.excess(),
-                  o.worst_stretch, o.overrun);
+                  s.name.c_str(), learns ? "governed" : "trusting", long(o.rounds), long(o.tokens), o.spent / o.plain,
+                  o.excess(), o.worst_stretch, o.overrun);
     }
   }
 }

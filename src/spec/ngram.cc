@@ -109,7 +109,7 @@ void NgramProposer::CollectChildren(const Node& node) {
 }
 
 // A chain offers only the heaviest child.
-void NgramProposer::OfferChildren(int32_t index, ShapeLimit shape) {
+void NgramProposer::OfferChildren(int32_t index, const DraftBudget& budget) {
   const Node node = nodes_[static_cast<size_t>(index)];
   if (node.depth >= kMaxDepth) return;
   CollectChildren(node);
@@ -117,7 +117,7 @@ void NgramProposer::OfferChildren(int32_t index, ShapeLimit shape) {
   for (const Child& c : children_) total += c.weight;
   for (const Child& c : children_) {
     const float reach = node.reach * (c.weight / total);
-    if (reach < kMinReach) break;
+    if (reach < std::max(kMinReach, budget.min_reach)) break;
     Node child{c.token, index, node.depth + 1, -1, reach, {}};
     for (int source = 0; source < (corpus_ ? kNumSources : 1); ++source) {
       // Of the longest suffix that the token follows.
@@ -133,7 +133,7 @@ void NgramProposer::OfferChildren(int32_t index, ShapeLimit shape) {
     }
     frontier_.push_back(static_cast<int32_t>(nodes_.size()));
     nodes_.push_back(child);
-    if (shape == ShapeLimit::kChain) return;
+    if (budget.shape == ShapeLimit::kChain) return;
   }
 }
 
@@ -146,7 +146,7 @@ void NgramProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   if (context.budget.max_nodes == 0) return;
   FindMatches();
   frontier_.clear();
-  OfferChildren(0, context.budget.shape);
+  OfferChildren(0, context.budget);
   while (out->num_nodes < context.budget.max_nodes && !frontier_.empty()) {
     // The likeliest; of equals the first that was offered. The frontier is short: a scan beats a heap.
     auto best = frontier_.begin();
@@ -158,7 +158,7 @@ void NgramProposer::Propose(const ProposeContext& context, step::DraftTree* out,
     Node& node = nodes_[static_cast<size_t>(index)];
     node.row = out->Add(nodes_[static_cast<size_t>(node.parent)].row, node.token);
     probability->push_back(node.reach);
-    if (out->num_nodes < context.budget.max_nodes) OfferChildren(index, context.budget.shape);
+    if (out->num_nodes < context.budget.max_nodes) OfferChildren(index, context.budget);
   }
 }
 

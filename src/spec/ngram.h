@@ -83,7 +83,7 @@ class NgramProposer : public Proposer {
   Matches MatchesOf(const SuffixAutomaton& automaton, int32_t state, int32_t length) const;
   void FindMatches();
   void CollectChildren(const Node& node);
-  void OfferChildren(int32_t node, ShapeLimit shape);
+  void OfferChildren(int32_t node, const DraftBudget& budget);
 
   int vocab_;
   const SuffixCorpus* corpus_;

@@ -82,6 +82,11 @@ bool PlainTime::Known(int num_requests) const {
   return it != lines_.end() && static_cast<int>(it->second.window.size()) >= kPlainMinSamples;
 }
 
+bool PlainTime::Full(int num_requests) const {
+  auto it = lines_.find(num_requests);
+  return it != lines_.end() && static_cast<int>(it->second.window.size()) >= kPlainWindow;
+}
+
 double PlainTime::Mean(int num_requests, double context) const {
   const Line& line = Of(num_requests);
   const double on_line = line.mean_secs + line.slope * (context - line.mean_context);

@@ -25,6 +25,7 @@ class PlainTime {
  public:
   void Add(int num_requests, double context, double secs);
   bool Known(int num_requests) const;
+  bool Full(int num_requests) const;  // as many samples as it holds
   // Requires: Known(num_requests).
   double Mean(int num_requests, double context) const;
   // One-sided 95 % bound of Mean; above 0.

@@ -1,7 +1,5 @@
 #include "spec/suffix_automaton.h"
 
-
-
 namespace lockstep::spec {
 namespace {
 
