@@ -164,7 +164,8 @@ Status RunOne(engine::Engine& engine, engine::Request request, const std::vector
   mode->sum = r.stats;
   mode->digests[id] = DigestOf(r.token_ids);
   mode->identical = r.token_ids == plain_ids;
-  if (verbose) Log(LogLevel::kInfo, fmt::format("{}, {}: {}", id, mode->name, SpecLine(r.stats)));
+  if (verbose)
+    Log(LogLevel::kInfo, fmt::format("{}, {}: {:.4f} s; {}", id, mode->name, r.stats.decode_secs, SpecLine(r.stats)));
   return OkStatus();
 }
 
