@@ -94,7 +94,7 @@ class IdentityTest(unittest.TestCase):
         done, result = self.run_identity("shape", "--full", "--prompts", "2", "-n", "8", "--factors", "spec,shape")
         self.assertEqual(done.returncode, 7)
         self.assertEqual([(m["config"]["spec"], m["config"]["shape"]) for m in result["mismatches"]],
-                         [("ngram,oracle,wrong,random", "chain:3")])
+                         [("ngram,auto,oracle,wrong,random", "chain:3")])
 
     def test_the_runs_own_mismatch_counts(self):
         done, _ = self.run_identity("self", "--full", "--prompts", "2", "--factors", "spec")
@@ -126,8 +126,8 @@ class IdentityTest(unittest.TestCase):
 
     def test_rows_are_counted_by_width(self):
         _, result = self.run_identity("", "--full", "--prompts", "2", "--factors", "spec,shape")
-        # width 5: three chain:4 runs and three tree:4 runs accept, all eight reject
-        self.assertEqual(result["widths"]["5"], {"accepted_rows": 6 * 400, "rejected_rows": 8 * 400})
+        # width 5: four chain:4 runs and four tree:4 runs accept, all ten reject
+        self.assertEqual(result["widths"]["5"], {"accepted_rows": 8 * 400, "rejected_rows": 10 * 400})
         self.assertTrue(result["rows_reached"])
 
     def test_sampling_reaches_the_command_line(self):

@@ -11,6 +11,7 @@
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
+#include "cli/spec_report.h"
 #include "cli/text_table.h"
 #include "model/config.h"
 #include "model/formats/weight_source.h"
@@ -22,7 +23,7 @@ namespace {
 struct BenchFlags {
   EngineFlags engine;
   SamplingFlags sampling;
-  std::string spec = "none,ngram";
+  std::string spec = "none,ngram,auto";
   std::string shape = "auto";
   std::string prompts;
   int64_t max_tokens = 128;
@@ -42,6 +43,8 @@ struct Mode {
   std::map<std::string, std::string> digests;  // by prompt: a hash of the ids
 
   void Add(const Mode& of_one_prompt);
+  // By the clock; ledger_secs says the same by the ledger's books.
+  double SavedSecs() const { return plain_decode_secs - decode_secs; }
   double Speedup() const { return decode_secs > 0 ? plain_decode_secs / decode_secs : 1.0; }
 };
 
@@ -60,6 +63,12 @@ void Add(const engine::DecodeStats& from, engine::DecodeStats* to) {
   to->draft_secs += from.draft_secs;
   to->draft_rows += from.draft_rows;
   to->accepted_rows += from.accepted_rows;
+  for (size_t d = 0; d < to->accepted_at.size(); ++d) to->accepted_at[d] += from.accepted_at[d];
+  to->governed = to->governed || from.governed;
+  to->ledger_secs += from.ledger_secs;
+  to->machine_secs += from.machine_secs;
+  to->ledger_balance_secs = from.ledger_balance_secs;
+  to->last_decision = from.last_decision;
   for (size_t w = 0; w < to->by_width.size(); ++w) {
     to->by_width[w].accepted += from.by_width[w].accepted;
     to->by_width[w].rejected += from.by_width[w].rejected;
@@ -93,7 +102,8 @@ nlohmann::ordered_json RowJson(const Mode& m, double plain_ms, size_t num_prompt
   row["identical"] = m.identical;
   row["prompts"] = num_prompts;
   row["tokens"] = m.tokens;
-  row["ledger_seconds"] = nullptr;  // there is no ledger yet
+  row.update(nlohmann::ordered_json::parse(SpecCountersJson(m.sum)));
+  row["measured_seconds"] = m.SavedSecs();
   row["loss_fraction"] = std::max(0.0, Ratio(m.decode_secs, m.plain_decode_secs) - 1);
   row["rounds"] = m.sum.rounds;
   row["digests"] = m.digests;
@@ -109,7 +119,7 @@ nlohmann::ordered_json RowJson(const Mode& m, double plain_ms, size_t num_prompt
 
 void PrintTable(const std::vector<Mode>& modes, double plain_ms) {
   TextTable table({"spec", "tokens/s", "speedup", "accept length", "verify ms", "draft ms", "plain ms",
-                   "verify / plain", "identical"});
+                   "verify / plain", "ledger s", "measured s", "identical"});
   for (const Mode& m : modes) {
     const double rounds = static_cast<double>(m.sum.rounds);
     const bool drafts = m.sum.rounds > 0;
@@ -120,7 +130,9 @@ void PrintTable(const std::vector<Mode>& modes, double plain_ms) {
                   fmt::format("{:.2f}", m.Speedup()), fmt::format("{:.2f}", m.sum.accept_length()),
                   cell(Ratio(m.sum.verify_secs * 1e3, rounds), "{:.2f}"),
                   cell(Ratio(m.sum.draft_secs * 1e3, rounds), "{:.3f}"), fmt::format("{:.2f}", plain_ms),
-                  cell(Ratio(Ratio(m.sum.verify_secs * 1e3, rounds), plain_ms), "{:.2f}"), m.identical ? "yes" : "NO"});
+                  cell(Ratio(Ratio(m.sum.verify_secs * 1e3, rounds), plain_ms), "{:.2f}"),
+                  m.sum.governed ? fmt::format("{:+.3f}", m.sum.ledger_secs) : "-",
+                  fmt::format("{:+.3f}", m.SavedSecs()), m.identical ? "yes" : "NO"});
   }
   fmt::print("{}", table.ToString());
 }
@@ -143,7 +155,7 @@ Result<std::vector<Mode>> ParseModes(const std::string& list) {
 
 // One drafter on one prompt.
 Status RunOne(engine::Engine& engine, engine::Request request, const std::vector<int32_t>& plain_ids,
-              const std::string& id, Mode* mode) {
+              const std::string& id, bool verbose, Mode* mode) {
   request.drafter = mode->drafter;
   request.truth = plain_ids;
   LS_ASSIGN_OR_RETURN(engine::Response r, engine.Generate(request));
@@ -152,6 +164,8 @@ Status RunOne(engine::Engine& engine, engine::Request request, const std::vector
   mode->sum = r.stats;
   mode->digests[id] = DigestOf(r.token_ids);
   mode->identical = r.token_ids == plain_ids;
+  if (verbose)
+    Log(LogLevel::kInfo, fmt::format("{}, {}: {:.4f} s; {}", id, mode->name, r.stats.decode_secs, SpecLine(r.stats)));
   return OkStatus();
 }
 
@@ -190,7 +204,7 @@ Status BenchSpec(const BenchFlags& flags) {
     for (const Mode& mode : modes) {
       progress.Show(fmt::format("prompt {}/{} ({}), {}", p + 1, prompts.size(), prompts[p].id, mode.name));
       here.emplace_back(mode.name, mode.drafter);
-      LS_RETURN_IF_ERROR(RunOne(*engine, request, plain->token_ids, prompts[p].id, &here.back()));
+      LS_RETURN_IF_ERROR(RunOne(*engine, request, plain->token_ids, prompts[p].id, flags.engine.verbose, &here.back()));
       here.back().plain_decode_secs = here[0].decode_secs;
       if (InterruptGuard::interrupted()) break;
     }
@@ -240,12 +254,13 @@ void AddBenchSpec(CLI::App& bench, Action* action) {
   flags->sampling.AddTo(*command);
   command
       ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
-                   "Drafters, comma-separated: none, ngram; for benches also wrong, oracle, random")
+                   "Drafters, comma-separated: none, ngram, auto; for benches also wrong, oracle, random")
       ->capture_default_str();
   command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")
       ->capture_default_str();
   command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens a prompt")
       ->capture_default_str();
+  flags->engine.AddSpecTo(*command);
   command->add_option("--prompts", flags->prompts, "JSON lines {id, kind, prompt} or {id, kind, messages}");
   command->callback([flags, action] { *action = [flags] { return BenchSpec(*flags); }; });
 }

@@ -20,6 +20,7 @@ using Action = std::function<Status()>;
 void AddRun(CLI::App& app, Action* action);
 void AddBenchSpec(CLI::App& bench, Action* action);
 void AddBenchStep(CLI::App& bench, Action* action);
+void AddExplain(CLI::App& app, Action* action);
 void AddInspect(CLI::App& app, Action* action);
 void AddTokenize(CLI::App& app, Action* action);
 void AddDoctor(CLI::App& app, Action* action);

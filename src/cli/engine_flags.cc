@@ -58,6 +58,13 @@ Result<DType> EngineFlags::KvType() const {
                   kv_type.empty() ? "" : ", --kv-cache-dtype " + kv_type));
 }
 
+void EngineFlags::AddSpecTo(CLI::App& command) {
+  command
+      .add_option("--spec-max-slowdown", spec_max_slowdown_percent,
+                  "Percent that a request may be slowed by the drafts of others in its steps")
+      ->capture_default_str();
+}
+
 Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   engine::EngineOptions options;
   options.model_path = model;
@@ -65,6 +72,7 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   options.tp = tp;
   options.threads = threads;
   options.context = context;
+  options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {
     return InvalidArgument(kBadRankTimeout);

@@ -30,8 +30,11 @@ struct EngineFlags {
   std::string rank_mode = "thread";
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
+  double spec_max_slowdown_percent = 25;
 
   void AddTo(CLI::App& command);
+  // Of commands that draft.
+  void AddSpecTo(CLI::App& command);
   Result<std::unique_ptr<engine::Engine>> Load() const;
   bool json_only() const { return json == "-"; }
 

@@ -35,6 +35,7 @@ int Main(int argc, char** argv) {
   bench->require_subcommand(1);
   AddBenchSpec(*bench, &action);
   AddBenchStep(*bench, &action);
+  AddExplain(app, &action);
   AddInspect(app, &action);
   AddTokenize(app, &action);
   AddDoctor(app, &action);

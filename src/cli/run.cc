@@ -12,6 +12,7 @@
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
+#include "cli/spec_report.h"
 #include "model/config.h"
 #include "model/formats/weight_source.h"
 
@@ -24,7 +25,7 @@ struct RunFlags {
   std::string prompt;
   bool has_prompt = false;
   int64_t max_tokens = -1;
-  std::string spec = "none";
+  std::string spec = "auto";
   std::string shape = "auto";
   bool raw = false, chat = false;
 };
@@ -42,18 +43,16 @@ std::string ToJson(const RunFlags& flags, const engine::Response& r) {
   json["accept_length"] = r.stats.accept_length();
   json["decode_tokens_per_second"] = r.stats.decode_tokens_per_second();
   json["time_to_first_token_ms"] = r.stats.time_to_first_token_secs * 1e3;
-  json["ledger_seconds"] = nullptr;  // there is no ledger yet
+  json.update(nlohmann::ordered_json::parse(SpecCountersJson(r.stats)));
   // Text is valid UTF-8 by construction; a stop string may still have cut a character of it.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void Summarise(const engine::Response& r) {
   Log(LogLevel::kInfo,
-      fmt::format(
-          "{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {} rounds with drafts, "
-          "accept length {:.2f}",
-          r.prompt_tokens, r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
-          r.stats.decode_tokens_per_second(), r.stats.rounds, r.stats.accept_length()));
+      fmt::format("{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {}", r.prompt_tokens,
+                  r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
+                  r.stats.decode_tokens_per_second(), SpecLine(r.stats)));
 }
 
 Status OneAnswer(const RunFlags& flags, engine::Engine& engine, engine::Request request, engine::Response* response) {
@@ -150,10 +149,13 @@ void AddRun(CLI::App& app, Action* action) {
       ->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens,
                    "Tokens at most; -1: to the end of the context")
       ->capture_default_str();
-  command->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec, "Drafter: none or ngram")
+  command
+      ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
+                   "Drafter: none, ngram, or auto, which chooses by what pays")
       ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
       ->capture_default_str();
   command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N")->capture_default_str();
+  flags->engine.AddSpecTo(*command);
   command->add_flag("--raw", flags->raw, "The prompt is bare text");
   command->add_flag("--chat", flags->chat, "The prompt is a user's message, in the model's chat template");
   command->callback([flags, prompt, action] {

@@ -1,19 +1,14 @@
 #include "engine/drafting.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "base/check.h"
 #include "spec/bench_proposers.h"
 #include "spec/ngram.h"
 
 namespace lockstep::engine {
 namespace {
-
-// Rows that a round of automatic shape has at most: up to 8 rows (the root included) share one pass over the weights in
-// the widest kernel tile.
-constexpr int kAutoNodes = 7;
-// A draft row costs about a tenth of a plain step on the CPU (docs/results); one that is less likely to be reached than
-// this costs more than it brings.
-constexpr float kAutoMinReach = 0.15f;
 
 template <typename Proposer>
 std::unique_ptr<Proposer> MakeKnowing(const Request& request, int vocab) {
@@ -24,69 +19,102 @@ std::unique_ptr<Proposer> MakeKnowing(const Request& request, int vocab) {
   return proposer;
 }
 
-std::unique_ptr<spec::Proposer> MakeProposer(const Request& request, int vocab) {
-  switch (request.drafter) {
-    case Drafter::kNone:
-      return nullptr;
+std::unique_ptr<spec::Proposer> MakeProposer(Drafter drafter, const Request& request, int vocab,
+                                             spec::SuffixCorpus* corpus) {
+  switch (drafter) {
     case Drafter::kNgram:
-      return std::make_unique<spec::NgramProposer>(vocab);
+      return std::make_unique<spec::NgramProposer>(vocab, corpus);
     case Drafter::kRandom:
       return std::make_unique<spec::RandomProposer>(vocab, request.sampling.seed);
     case Drafter::kOracle:
       return MakeKnowing<spec::OracleProposer>(request, vocab);
     case Drafter::kWrong:
       return MakeKnowing<spec::WrongProposer>(request, vocab);
+    case Drafter::kNone:
+    case Drafter::kAuto:
+      break;
   }
+  LS_CHECK(false);
   return nullptr;
 }
 
 }  // namespace
 
-Drafting::Drafting(const Request& request, int vocab, spec::Gate* gate)
-    : proposer_(MakeProposer(request, vocab)),
-      shape_(request.shape),
-      gate_(gate),
-      seed_(request.sampling.seed),
-      temperature_(request.sampling.temperature) {
-  if (proposer_) proposer_->Reset(request.prompt);
-  gate_->StartRequest();
+std::vector<Drafter> DraftersOf(Drafter drafter) {
+  if (drafter == Drafter::kNone) return {};
+  // All that are loaded.
+  if (drafter == Drafter::kAuto) return {Drafter::kNgram};
+  return {drafter};
 }
 
-void Drafting::Observe(std::span<const int32_t> committed) {
-  if (proposer_) proposer_->Observe(committed);
+Drafting::Drafting(const Request& request, int vocab, spec::Governor* governor, spec::SuffixCorpus* corpus)
+    : shape_(request.shape),
+      governed_(request.shape.kind == DraftShape::Kind::kAuto && request.drafter != Drafter::kNone),
+      governor_(governor),
+      prompt_tokens_(request.prompt.size()),
+      seed_(request.sampling.seed),
+      temperature_(request.sampling.temperature) {
+  static std::atomic<int64_t> next_id{0};
+  id_ = next_id++;
+  for (Drafter drafter : DraftersOf(request.drafter)) {
+    sources_.push_back({MakeProposer(drafter, request, vocab, corpus), false});
+  }
+  offers_.resize(sources_.size());
+  if (governed_) governor_->StartRequest(id_);
+}
+
+Drafting::~Drafting() {
+  if (governed_) governor_->EndRequest(id_);
+}
+
+void Drafting::Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget,
+                   step::DraftTree* tree) {
+  if (!source.ready) source.proposer->Reset(tokens.first(prompt_tokens_));
+  source.ready = true;
+  spec::ProposeContext context;
+  context.tokens = tokens;
+  context.position = static_cast<int64_t>(tokens.size()) - 1;
+  context.budget = budget;
+  context.seed = seed_;
+  context.temperature = temperature_;
+  source.proposer->Propose(context, tree, &probability_);
 }
 
 void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, step::DraftTree* tree) {
   tree->Reset(tokens.back());
-  if (!proposer_) return;
-  const bool automatic = shape_.kind == DraftShape::Kind::kAuto;
-  const int nodes = std::min(max_nodes, automatic ? kAutoNodes : shape_.num_nodes);
-  if (nodes <= 0) return;
-  spec::ProposeContext context;
-  context.tokens = tokens;
-  context.position = static_cast<int64_t>(tokens.size()) - 1;
-  context.budget = {nodes,
-                    shape_.kind == DraftShape::Kind::kChain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree};
-  context.seed = seed_;
-  context.temperature = temperature_;
-  if (!automatic) {
-    proposer_->Propose(context, tree, &probability_);
+  if (sources_.empty()) return;
+  if (!governed_) {
+    const int nodes = std::min(max_nodes, shape_.num_nodes);
+    const bool chain = shape_.kind == DraftShape::Kind::kChain;
+    if (nodes > 0) Run(sources_[0], tokens, {nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree}, tree);
     return;
   }
-  proposer_->Propose(context, &proposed_, &probability_);
-  Prune(nodes, tree);
-  if (tree->num_nodes > 0 && !gate_->Decide(tree->num_rows()).draft) tree->Reset(tokens.back());
+  const spec::RoundRequest request{id_, static_cast<int64_t>(tokens.size()) - 1, max_nodes};
+  governor_->BeginRound(std::span(&request, 1));
+  for (int d; (d = governor_->NextDrafter(0)) >= 0;) {
+    step::DraftTree& offer = offers_[static_cast<size_t>(d)];
+    Run(sources_[static_cast<size_t>(d)], tokens,
+        {governor_->budget(0), spec::ShapeLimit::kTree, governor_->min_reach()}, &offer);
+    governor_->Offer(0, d, offer, probability_);
+  }
+  const spec::RequestDecision& decision = governor_->Decide()[0];
+  kept_.assign(1, 0);
+  if (decision.drafter < 0) return;
+  const step::DraftTree& offer = offers_[static_cast<size_t>(decision.drafter)];
+  row_of_.assign(static_cast<size_t>(offer.num_rows()), -1);
+  row_of_[0] = 0;
+  for (int32_t row : decision.rows) {
+    row_of_[static_cast<size_t>(row)] = tree->Add(row_of_[static_cast<size_t>(offer.parents[row])], offer.tokens[row]);
+    kept_.push_back(row);
+  }
 }
 
-// Keeps the rows that are likely enough; a kept row's parent is kept too, since it is at least as likely.
-void Drafting::Prune(int max_nodes, step::DraftTree* tree) {
-  row_of_.assign(static_cast<size_t>(proposed_.num_rows()), -1);
-  row_of_[0] = 0;
-  for (int row = 1; row < proposed_.num_rows() && tree->num_nodes < max_nodes; ++row) {
-    const int parent = row_of_[static_cast<size_t>(proposed_.parents[row])];
-    if (parent < 0 || probability_[static_cast<size_t>(row)] < kAutoMinReach) continue;
-    row_of_[static_cast<size_t>(row)] = tree->Add(parent, proposed_.tokens[row]);
-  }
+void Drafting::Finish(int num_tokens, std::span<const int32_t> path) {
+  if (!governed_) return;
+  accepted_.clear();
+  for (int32_t row : path) accepted_.push_back(kept_[static_cast<size_t>(row)]);
+  const spec::RequestOutcome outcome{num_tokens, accepted_};
+  governor_->EndRound(std::span(&outcome, 1));
 }
 
 }  // namespace lockstep::engine

@@ -1,6 +1,10 @@
-// The drafting side of a request: which proposer, what budget, and whether a round drafts at all.
+// The drafting side of a request: its drafters, and which rows a round has.
+//
+// With the automatic shape the governor decides, round by round; a drafter that it does not run learns nothing meanwhile
+// and catches up from the last tokens. A fixed shape drafts every round, with governor and ledger off.
 //
 // Shapes:   DraftTree with its root row
+// Requires: by turns Propose, Finish
 // Threads:  one caller
 // Capture:  no
 #pragma once
@@ -11,31 +15,49 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "spec/gate.h"
+#include "spec/governor.h"
 #include "spec/proposer.h"
+#include "spec/suffix_corpus.h"
 
 namespace lockstep::engine {
 
+// The drafters that a request of this kind chooses from, in the governor's order.
+std::vector<Drafter> DraftersOf(Drafter drafter);
+
 class Drafting {
  public:
-  // gate: the engine's memory of times for this drafter; it outlives the object.
-  Drafting(const Request& request, int vocab, spec::Gate* gate);
+  // governor: the engine's memory for this kind of request, with DraftersOf in it; it outlives the object. corpus: what
+  // earlier requests left for n-grams, or null.
+  Drafting(const Request& request, int vocab, spec::Governor* governor, spec::SuffixCorpus* corpus);
+  ~Drafting();
 
   // Fills `tree` (its root row always) for the next round. max_nodes: what context, pages and the token limit leave.
   void Propose(std::span<const int32_t> tokens, int max_nodes, step::DraftTree* tree);
-  void Observe(std::span<const int32_t> committed);
+  // The round emitted num_tokens; path: the rows of its tree that were accepted, the root not included.
+  void Finish(int num_tokens, std::span<const int32_t> path);
+
+  bool governed() const { return governed_; }
 
  private:
-  void Prune(int max_nodes, step::DraftTree* tree);
+  struct Source {
+    std::unique_ptr<spec::Proposer> proposer;
+    bool ready = false;  // has read the prompt; done when it is first run, at its own cost
+  };
+  void Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget, step::DraftTree* tree);
 
-  std::unique_ptr<spec::Proposer> proposer_;
+  std::vector<Source> sources_;
   DraftShape shape_;
-  spec::Gate* gate_;
+  bool governed_;
+  spec::Governor* governor_;
+  int64_t id_;
+  size_t prompt_tokens_;
   uint64_t seed_;
   float temperature_;
-  step::DraftTree proposed_;
+  std::vector<step::DraftTree> offers_;  // by source, of this round
   std::vector<float> probability_;
-  std::vector<int32_t> row_of_;
+  std::vector<int32_t> row_of_;  // of the verified tree, by row of the offered one
+  std::vector<int32_t> kept_;    // the other way round
+  std::vector<int32_t> accepted_;
 };
 
 }  // namespace lockstep::engine

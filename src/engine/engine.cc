@@ -10,10 +10,11 @@
 #include "base/log.h"
 #include "engine/drafting.h"
 #include "engine/load_tokenizer.h"
+#include "engine/prompt_chunks.h"
+#include "engine/speculation.h"
 #include "kv/page_pool.h"
 #include "model/formats/weight_source.h"
 #include "model/shard.h"
-#include "spec/gate.h"
 #include "step/step_runner.h"
 #include "tokenizer/stream_decoder.h"
 #include "topology/placement.h"
@@ -30,35 +31,19 @@ double Since(Clock::time_point start) {
 // A sequence that this engine runs; several come with the server.
 constexpr int kSequence = 0;
 constexpr int kMaxThreads = 128;
-// A chunk of a prompt takes about this long, since Ctrl-C is obeyed between two of them. Rows never mix, so the size of a
-// chunk changes no number.
-constexpr double kChunkSecs = 0.25;
-// Rows of the first chunk, while its speed is not known; enough for the widest tiles of the kernels.
-constexpr int kFirstChunkRows = 64;
 
 }  // namespace
 
 struct Engine::State {
-  // How many of the `left` tokens of a prompt the next step takes.
-  int ChunkRows(int left) const { return std::min({chunk_rows, options.prefill_chunk, left}); }
-  // That took so long.
-  void ReportChunk(int rows, double secs) {
-    // A short rest of a prompt says little about a wide chunk: it costs more a row.
-    if (rows < std::min(chunk_rows, options.prefill_chunk)) return;
-    // Whole tiles, at least one: fewer rows would cost almost as much.
-    const double tiles = rows * kChunkSecs / std::max(secs, 1e-6) / 16;
-    chunk_rows = 16 * static_cast<int>(std::clamp(tiles, 1.0, step::kMaxStepRows / 16.0));
-  }
-
   EngineOptions options;
   std::shared_ptr<const model::WeightSource> source;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::string chat_template;
   std::unique_ptr<step::StepRunner> runner;
   std::unique_ptr<kv::PagePool> pool;
-  std::vector<int32_t> pages;                  // of the only sequence
-  std::array<spec::Gate, kNumDrafters> gates;  // by Drafter: what rounds have cost here
-  int chunk_rows = kFirstChunkRows;            // that a chunk of kChunkSecs has, going by the last one
+  std::vector<int32_t> pages;  // of the only sequence
+  std::unique_ptr<Speculation> speculation;
+  PromptChunks chunks;
 };
 
 Engine::Engine() : s_(std::make_unique<State>()) {}
@@ -91,26 +76,25 @@ struct Engine::Run {
   }
 
   Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options,
-      const tokenizer::Tokenizer& tokenizer, spec::Gate* gate_of_drafter)
+      const tokenizer::Tokenizer& tokenizer, spec::Governor* governor, spec::SuffixCorpus* corpus)
       : request(r),
         sampling(s),
         finish(std::move(finish_options)),
         decoder(&tokenizer),
-        gate(gate_of_drafter),
-        drafting(r, tokenizer.vocab_size(), gate_of_drafter),
+        drafting(r, tokenizer.vocab_size(), governor, corpus),
         tokens(r.prompt) {}
 
   const Request& request;
   step::SamplingSpec sampling;
   FinishTracker finish;
   tokenizer::StreamDecoder decoder;
-  spec::Gate* gate;
   Drafting drafting;
   std::vector<int32_t> tokens;  // prompt and output
   int committed = 0;            // keys in the cache
   step::DraftTree tree;
   step::WalkResult walk;
   std::vector<step::KvMove> moves;
+  std::vector<int32_t> path;  // rows of the tree that were accepted, the root not included
   Response response;
 };
 
@@ -134,6 +118,10 @@ Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
   }
   if (o->threads < 0 || o->threads > kMaxThreads) {
     return InvalidArgument(fmt::format("--threads {}: must be 1 to {}", o->threads, kMaxThreads));
+  }
+  if (!(o->spec_max_slowdown >= 0 && o->spec_max_slowdown <= 1e6)) {
+    return InvalidArgument(
+        fmt::format("--spec-max-slowdown {}: must be a percentage of 0 or more", o->spec_max_slowdown * 100));
   }
   return OkStatus();
 }
@@ -177,6 +165,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.timeout_secs = options.timeout_secs;
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
+  s.speculation = std::make_unique<Speculation>(s.options.spec_max_slowdown, s.options.spec_corpus_bytes);
   return engine;
 }
 
@@ -216,7 +205,7 @@ Status Engine::PrefillPrompt(Run& run) {
   std::copy(prompt.begin(), prompt.end(), s_->runner->history(kSequence));
   LS_RETURN_IF_ERROR(EnsurePages(total));
   for (int at = 0; at < total;) {
-    const int n = s_->ChunkRows(total - at);
+    const int n = s_->chunks.Rows(total - at, s_->options.prefill_chunk);
     auto start = Clock::now();
     step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, std::span(prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n)), at,
@@ -224,7 +213,7 @@ Status Engine::PrefillPrompt(Run& run) {
     run.Describe(in);
     s_->runner->watch().Stamp(trace::Owner::kSchedule);
     LS_RETURN_IF_ERROR(s_->runner->Run());
-    s_->ReportChunk(n, Since(start));
+    s_->chunks.Report(n, s_->options.prefill_chunk, Since(start));
     at += n;
     run.committed = at;
     if (interrupted_.load(std::memory_order_relaxed) && at < total) return OkStatus();
@@ -247,7 +236,6 @@ int Engine::Commit(Run& run, std::span<const int32_t> tokens) {
     ++taken;
     if (verdict.finished) break;
   }
-  run.drafting.Observe(tokens.first(taken));
   if (run.request.on_text) {
     const std::string text = run.finish.TakeText();
     if (!text.empty()) run.request.on_text(text);
@@ -292,6 +280,7 @@ Status Engine::Round(Run& run) {
     move.from_row += run.committed;
     move.to_row += run.committed;
   }
+  run.path.assign(run.walk.rows + 1, run.walk.rows + run.walk.num_emitted);
   // What lies behind a stop or a limit was not emitted: the walk ends there too.
   run.walk.Truncate(Commit(run, std::span(run.walk.tokens, static_cast<size_t>(run.walk.num_emitted))));
   const int emitted = run.walk.num_emitted;
@@ -302,19 +291,31 @@ Status Engine::Round(Run& run) {
   if (rows == 1) {
     ++stats.plain_steps;
     stats.plain_secs += step_secs;
-    run.gate->ReportPlain(draft_secs + step_secs);
-    return OkStatus();
+  } else {
+    ++stats.rounds;
+    stats.tokens_of_rounds += emitted;
+    stats.verify_secs += step_secs;
+    stats.draft_rows += run.tree.num_nodes;
+    stats.accepted_rows += run.walk.num_accepted();
+    for (int depth = 1; depth <= run.walk.num_accepted(); ++depth) {
+      ++stats.accepted_at[static_cast<size_t>(std::min(depth, spec::kMaxReportedDepth))];
+    }
+    auto& width = stats.by_width[static_cast<size_t>(rows)];
+    width.accepted += run.walk.num_accepted();
+    width.rejected += run.tree.num_nodes - run.walk.num_accepted();
   }
-  ++stats.rounds;
-  stats.tokens_of_rounds += emitted;
-  stats.verify_secs += step_secs;
-  stats.draft_rows += run.tree.num_nodes;
-  stats.accepted_rows += run.walk.num_accepted();
-  auto& width = stats.by_width[static_cast<size_t>(rows)];
-  width.accepted += run.walk.num_accepted();
-  width.rejected += run.tree.num_nodes - run.walk.num_accepted();
-  run.gate->ReportRound(rows, emitted, Since(start));
+  run.drafting.Finish(emitted, run.path);
   return OkStatus();
+}
+
+const spec::Governor& Engine::governor(Drafter drafter) {
+  return *s_->speculation->GovernorOf(drafter);
+}
+
+Status Engine::PrepareSpeculation() {
+  s_->pool->Shrink(0, &s_->pages);
+  LS_RETURN_IF_ERROR(EnsurePages(std::min(s_->options.context, kMaxSpecNodes + 1)));
+  return s_->speculation->Prepare(*s_->runner, kSequence, interrupted_);
 }
 
 Result<Response> Engine::Generate(const Request& request) {
@@ -330,11 +331,15 @@ Result<Response> Engine::Generate(const Request& request) {
   finish.ignore_eos = request.ignore_eos;
   LS_RETURN_IF_ERROR(ValidateFinish(finish, static_cast<int>(s_->source->config().vocab)));
 
-  Run run(request, sampling, std::move(finish), *s_->tokenizer, &s_->gates[static_cast<size_t>(request.drafter)]);
+  const bool governed = Governed(request);
+  if (governed) LS_RETURN_IF_ERROR(PrepareSpeculation());
+  spec::Governor* governor = governed ? s_->speculation->GovernorOf(request.drafter) : nullptr;
+  const spec::Ledger before = governed ? governor->ledger() : spec::Ledger();
+  Run run(request, sampling, std::move(finish), *s_->tokenizer, governor, s_->speculation->corpus());
   run.response.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   s_->pool->Shrink(0, &s_->pages);
   Status status;
-  if (!run.finish.verdict().finished) {
+  if (!run.finish.verdict().finished && !interrupted_.load(std::memory_order_relaxed)) {
     auto start = Clock::now();
     status = PrefillPrompt(run);
     run.response.stats.time_to_first_token_secs = Since(start);
@@ -349,6 +354,8 @@ Result<Response> Engine::Generate(const Request& request) {
   LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(s_->runner->CheckAgreement());
   run.response.stats.decoded_tokens = std::max<int64_t>(0, static_cast<int64_t>(run.response.token_ids.size()) - 1);
+  if (governed) ReportLedger(*governor, before, &run.response.stats);
+  if (spec::SuffixCorpus* corpus = s_->speculation->corpus()) corpus->Add(run.tokens);
   Conclude(run);
   return std::move(run.response);
 }
@@ -369,7 +376,8 @@ Status Engine::Prefill(std::span<const int32_t> tokens) {
   s_->pool->Shrink(0, &s_->pages);
   LS_RETURN_IF_ERROR(EnsurePages(s_->options.context));
   for (size_t at = 0; at < tokens.size();) {
-    const auto n = static_cast<size_t>(s_->ChunkRows(static_cast<int>(tokens.size() - at)));
+    const auto n =
+        static_cast<size_t>(s_->chunks.Rows(static_cast<int>(tokens.size() - at)), s_->options.prefill_chunk);
     auto start = Clock::now();
     step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false,

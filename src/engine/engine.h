@@ -17,6 +17,9 @@
 #include "base/dtype.h"
 #include "engine/request.h"
 
+namespace lockstep::spec {
+class Governor;
+}
 namespace lockstep::model {
 class WeightSource;
 }
@@ -38,6 +41,10 @@ struct EngineOptions {
   int prefill_chunk = 512;     // prompt tokens a step, at most
   DType kv_dtype = DType::kF16;
   double timeout_secs = 30;  // a rank waits this long for another
+  // No request is slowed beyond this share by the draft rows of others in its steps.
+  double spec_max_slowdown = 0.25;
+  // Text of earlier requests that n-grams may be found in; 0: a request's own text only.
+  int64_t spec_corpus_bytes = 0;
 };
 
 class Engine {
@@ -56,6 +63,12 @@ class Engine {
   step::StepRunner& runner();
   const model::WeightSource& source() const;
   const EngineOptions& options() const;  // with the defaults filled in
+
+  // Times a step of each width that a draft may have, once for the engine. Generate calls it when a request first needs
+  // it; nothing may be in the cache.
+  Status PrepareSpeculation();
+  // The memory of times and acceptance of this kind of request: its own governor and ledger. Requires: not kNone.
+  const spec::Governor& governor(Drafter drafter);
 
   // For benches: puts `tokens` into the cache as the start of the only sequence, and gives it pages to the end of the
   // context. No sampling.

@@ -12,11 +12,9 @@ struct DrafterEntry {
   Drafter drafter;
   bool bench_only;
 };
-constexpr DrafterEntry kDrafters[] = {{"none", Drafter::kNone, false},
-                                      {"ngram", Drafter::kNgram, false},
-                                      {"wrong", Drafter::kWrong, true},
-                                      {"oracle", Drafter::kOracle, true},
-                                      {"random", Drafter::kRandom, true}};
+constexpr DrafterEntry kDrafters[] = {{"none", Drafter::kNone, false},    {"ngram", Drafter::kNgram, false},
+                                      {"auto", Drafter::kAuto, false},    {"wrong", Drafter::kWrong, true},
+                                      {"oracle", Drafter::kOracle, true}, {"random", Drafter::kRandom, true}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 // Threads:  values
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -12,20 +13,21 @@
 #include <vector>
 
 #include "engine/finish.h"
+#include "spec/acceptance.h"
 #include "step/accept_walk.h"
 #include "step/sampling_params.h"
 
 namespace lockstep::engine {
 
-enum class Drafter : uint8_t { kNone, kNgram, kWrong, kOracle, kRandom };
-inline constexpr int kNumDrafters = 5;
+enum class Drafter : uint8_t { kNone, kNgram, kAuto, kWrong, kOracle, kRandom };
+inline constexpr int kNumDrafters = 6;
 
-// "none", "ngram"; the last three are for benches only.
+// "none", "ngram", "auto" (all that are loaded compete); the last three are for benches only.
 const char* DrafterName(Drafter drafter);
 Result<Drafter> ParseDrafter(const std::string& text, bool bench);
 
-// How many draft rows a round may have. kAuto: as many as the drafter thinks likely, and none while drafting loses.
-// A fixed shape drafts every round.
+// How many draft rows a round may have. kAuto: as many as the governor finds worth their cost and the ledger allows, often
+// none. A fixed shape drafts every round, with both off.
 struct DraftShape {
   enum class Kind : uint8_t { kAuto, kChain, kTree };
   Kind kind = Kind::kAuto;
@@ -66,9 +68,22 @@ struct DecodeStats {
   };
   std::array<WidthCount, step::kMaxTreeRows + 1> by_width{};  // draft rows by the width of their round
 
+  std::array<int64_t, spec::kMaxReportedDepth + 1> accepted_at{};  // rounds that accepted so deep; deeper: in the last
+
+  // Of governor and ledger; only if they were on.
+  bool governed = false;
+  double ledger_secs = 0;          // saved against plain decoding by the ledger's books; below 0: lost
+  double ledger_balance_secs = 0;  // at the end
+  double machine_secs = 0;         // of rounds, too long to be a drafter's doing
+  std::string last_decision;       // and why
+
   int64_t decoded_tokens = 0;  // after the first token
 
   double decode_tokens_per_second() const { return decode_secs > 0 ? double(decoded_tokens) / decode_secs : 0; }
+  // How much slower than plain decoding, by the ledger's books.
+  double loss_fraction() const {
+    return decode_secs + ledger_secs > 0 ? std::max(0.0, decode_secs / (decode_secs + ledger_secs) - 1) : 0;
+  }
   double accept_length() const { return rounds == 0 ? 1.0 : double(tokens_of_rounds) / double(rounds); }
 };
 

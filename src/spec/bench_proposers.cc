@@ -54,7 +54,7 @@ void WrongProposer::Propose(const ProposeContext& context, step::DraftTree* out,
     const int offset = i < num_children ? 1 + i : 1;
     const int64_t right = truth_[place] < 0 ? 0 : truth_[place];
     out->Add(parent, static_cast<int32_t>((right + offset) % vocab_));
-    probability->push_back(0.0f);
+    probability->push_back(1.0f);
   }
 }
 

@@ -31,7 +31,8 @@ class OracleProposer : public KnowingProposer {
   void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) override;
 };
 
-// Never right: the true token + 1, + 2 .. modulo the vocabulary. Fills its budget as long as it knows what to avoid.
+// Never right, and sure of itself: the true token + 1, + 2 .. modulo the vocabulary. Fills its budget as long as it knows
+// what to avoid.
 class WrongProposer : public KnowingProposer {
  public:
   using KnowingProposer::KnowingProposer;

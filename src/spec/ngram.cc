@@ -7,181 +7,133 @@
 namespace lockstep::spec {
 namespace {
 
-constexpr int kFirstSlots = 256;
-// Tokens compared to see whether the context still continues what was learnt. A rollback or another request differs in
-// its last tokens; comparing all of them would cost O(n) a step.
-constexpr int kCheckedTail = 16;
-
-uint64_t Mix(uint64_t h, int32_t token) {
-  h ^= static_cast<uint32_t>(token);
-  h *= 0x9E3779B97F4A7C15ull;  // 2^64 / golden ratio
-  return h ^ (h >> 29);
-}
+// Tokens compared to see whether a text continues the known one.
+constexpr size_t kCheckedTail = 16;
 
 }  // namespace
 
-void NgramProposer::Chains::Clear() {
-  slots.assign(kFirstSlots, Slot{});
-  previous.clear();
-  num_used = 0;
-}
-
-NgramProposer::Chains::Slot* NgramProposer::Chains::Probe(uint64_t hash) {
-  const size_t mask = slots.size() - 1;
-  size_t i = hash & mask;
-  while (slots[i].end >= 0 && slots[i].hash != hash) i = (i + 1) & mask;
-  return &slots[i];
-}
-
-void NgramProposer::Chains::Grow() {
-  std::vector<Slot> old(slots.size() * 2);
-  old.swap(slots);
-  for (const Slot& slot : old)
-    if (slot.end >= 0) *Probe(slot.hash) = slot;
-}
-
-void NgramProposer::Chains::Add(uint64_t hash, int32_t end) {
-  previous.resize(end + 1, -1);
-  if (static_cast<size_t>(num_used) * 2 >= slots.size()) Grow();
-  Slot* slot = Probe(hash);
-  if (slot->end < 0) ++num_used;
-  previous[end] = slot->end;
-  *slot = {hash, end};
-}
-
-int32_t NgramProposer::Chains::Find(uint64_t hash) const {
-  return slots.empty() ? -1 : const_cast<Chains*>(this)->Probe(hash)->end;
-}
-
-uint64_t NgramProposer::HashEndingAt(int end, int n) const {
-  uint64_t h = static_cast<uint64_t>(n);
-  for (int i = end - n + 1; i <= end; ++i) h = Mix(h, tokens_[i]);
-  return h;
-}
-
 void NgramProposer::Learn(int32_t token) {
-  tokens_.push_back(token);
-  const int end = static_cast<int>(tokens_.size()) - 1;
-  for (int level = 0; level < kNumNgramLengths; ++level) {
-    const int n = kNgramLengths[level];
-    if (end + 1 >= n) chains_[level].Add(HashEndingAt(end, n), end);
-  }
+  own_.Append(token);
+  if (corpus_) corpus_->Advance(&cursor_, token);
 }
 
 void NgramProposer::Reset(std::span<const int32_t> prompt) {
   tokens_.clear();
-  for (Chains& chains : chains_) chains.Clear();
+  own_.Clear();
+  if (corpus_) cursor_ = corpus_->Start();
   Observe(prompt);
 }
 
 void NgramProposer::Observe(std::span<const int32_t> committed) {
-  if (chains_[0].slots.empty())
-    for (Chains& chains : chains_) chains.Clear();
+  tokens_.insert(tokens_.end(), committed.begin(), committed.end());
+  if (corpus_ && !corpus_->Valid(cursor_)) {
+    cursor_ = corpus_->Start();
+    const size_t known = tokens_.size() - committed.size();
+    for (size_t i = known - std::min<size_t>(known, kMaxMatch); i < known; ++i) corpus_->Advance(&cursor_, tokens_[i]);
+  }
   for (int32_t token : committed) Learn(token);
 }
 
 void NgramProposer::Synchronise(std::span<const int32_t> tokens) {
   const size_t known = tokens_.size();
-  const size_t tail = std::min<size_t>(known, kCheckedTail);
-  const bool continues =
-      known <= tokens.size() && std::equal(tokens_.end() - tail, tokens_.end(), tokens.begin() + (known - tail));
-  if (continues)
-    Observe(tokens.subspan(known));
-  else
+  const size_t tail = std::min(known, kCheckedTail);
+  const bool continues = known <= tokens.size() && std::equal(tokens_.end() - static_cast<std::ptrdiff_t>(tail),
+                                                              tokens_.end(), tokens.begin() + (known - tail));
+  if (!continues || known == 0) {
     Reset(tokens);
+  } else if (tokens.size() - known <= kCatchUpTokens) {
+    Observe(tokens.subspan(known));
+  } else {
+    tokens_.assign(tokens.begin(), tokens.end() - kCatchUpTokens);
+    own_.Break();
+    if (corpus_) cursor_ = corpus_->Start();
+    Observe(tokens.last(kCatchUpTokens));
+  }
 }
 
-int NgramProposer::MatchLength(int end) const {
-  const int last = static_cast<int>(tokens_.size()) - 1;
-  const int most = std::min(kMaxMatch, end + 1);
-  int match = 0;
-  while (match < most && tokens_[end - match] == tokens_[last - match]) ++match;
-  return match;
+NgramProposer::Matches NgramProposer::MatchesOf(const SuffixAutomaton& automaton, int32_t state, int32_t length) const {
+  Matches m;
+  while (state >= 0 && m.num < kMatches) {
+    length = std::min(length, automaton.length(state));
+    if (length < kMinMatch) break;
+    // The end of a text leads nowhere; its suffixes do: the text repeats with their period.
+    if (automaton.first_edge(state) >= 0) {
+      m.state[static_cast<size_t>(m.num)] = state;
+      m.length[static_cast<size_t>(m.num)] = length;
+      ++m.num;
+    }
+    state = automaton.link(state);
+  }
+  return m;
 }
 
-void NgramProposer::FindPlaces() {
-  places_.clear();
-  const int last = static_cast<int>(tokens_.size()) - 1;
-  int num_looked_at = 0;
-  for (int level = 0; level < kNumNgramLengths; ++level) {
-    const int n = kNgramLengths[level];
-    if (last + 1 < n) continue;
-    // The newest entry is the end of the text itself.
-    int32_t end = chains_[level].Find(HashEndingAt(last, n));
-    for (; end >= 0 && num_looked_at < kMaxPlaces; end = chains_[level].previous[end]) {
-      if (end == last) continue;
-      ++num_looked_at;
-      const int match = MatchLength(end);
-      if (match < n) continue;  // another n-gram with the same hash
-      // A place that a longer n has found already; those were at most kMaxPlaces.
-      const bool known =
-          std::any_of(places_.begin(), places_.end(), [&](const Place& place) { return place.end == end; });
-      if (!known) places_.push_back({end, match});
+void NgramProposer::FindMatches() {
+  nodes_.assign(1, Node{-1, -1, 0, 0, 1.0f, {}});
+  nodes_[0].matches[0] = MatchesOf(own_, own_.last(), static_cast<int32_t>(tokens_.size()));
+  if (!corpus_) return;
+  corpus_->Settle(&cursor_);
+  nodes_[0].matches[1] = MatchesOf(corpus_->automaton(), cursor_.state, cursor_.length);
+}
+
+// Each occurrence of a continuation weighs the longest match that it follows; a shorter suffix adds those that the longer
+// one has not.
+void NgramProposer::CollectChildren(const Node& node) {
+  children_.clear();
+  for (int source = 0; source < (corpus_ ? kNumSources : 1); ++source) {
+    const SuffixAutomaton& automaton = Automaton(source);
+    const Matches& matches = node.matches[static_cast<size_t>(source)];
+    for (int i = 0; i < matches.num; ++i) {
+      const auto weight = static_cast<float>(std::min(kMaxMatch, matches.length[static_cast<size_t>(i)]));
+      int32_t e = automaton.first_edge(matches.state[static_cast<size_t>(i)]);
+      for (int looked = 0; e >= 0 && looked < kMaxContinuations; e = automaton.edge(e).next, ++looked) {
+        const SuffixAutomaton::Edge& edge = automaton.edge(e);
+        if (edge.token < 0 || edge.token >= vocab_) continue;
+        int32_t occurrences = automaton.count(edge.to);
+        if (i > 0) {
+          const int32_t longer = automaton.Next(matches.state[static_cast<size_t>(i - 1)], edge.token);
+          if (longer >= 0) occurrences -= automaton.count(longer);
+        }
+        // Own text is nearer than any other.
+        const int64_t recency = automaton.last_end(edge.to) + (source == 0 ? int64_t{1} << 32 : 0);
+        auto child =
+            std::find_if(children_.begin(), children_.end(), [&edge](const Child& c) { return c.token == edge.token; });
+        if (child == children_.end()) child = children_.insert(children_.end(), {edge.token, 0.0f, recency});
+        child->weight += weight * static_cast<float>(std::max(occurrences, 0));
+      }
     }
   }
-  std::stable_sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
-    return a.match > b.match || (a.match == b.match && a.end > b.end);
+  std::sort(children_.begin(), children_.end(), [](const Child& a, const Child& b) {
+    if (a.weight != b.weight) return a.weight > b.weight;
+    return a.recency != b.recency ? a.recency > b.recency : a.token < b.token;
   });
-  if (places_.size() > kMaxBranches) places_.resize(kMaxBranches);
 }
 
-void NgramProposer::AddContinuation(const Place& place, int max_depth) {
-  const int period = static_cast<int>(tokens_.size()) - 1 - place.end;
-  const float weight = static_cast<float>(place.match);
-  int node = 0;
-  for (int depth = 0; depth < max_depth; ++depth) {
-    // Past the end of the text a continuation goes on with itself: the text repeats with this period.
-    const int32_t token = tokens_[place.end + 1 + depth % period];
-    if (token < 0 || token >= vocab_) return;
-    int last_child = -1;
-    int child = trie_[node].first_child;
-    while (child >= 0 && trie_[child].token != token) {
-      last_child = child;
-      child = trie_[child].next_sibling;
+// A chain offers only the heaviest child.
+void NgramProposer::OfferChildren(int32_t index, const DraftBudget& budget) {
+  const Node node = nodes_[static_cast<size_t>(index)];
+  if (node.depth >= kMaxDepth) return;
+  CollectChildren(node);
+  float total = kEscape;
+  for (const Child& c : children_) total += c.weight;
+  for (const Child& c : children_) {
+    const float reach = node.reach * (c.weight / total);
+    if (reach < std::max(kMinReach, budget.min_reach)) break;
+    Node child{c.token, index, node.depth + 1, -1, reach, {}};
+    for (int source = 0; source < (corpus_ ? kNumSources : 1); ++source) {
+      // Of the longest suffix that the token follows.
+      const SuffixAutomaton& automaton = Automaton(source);
+      const Matches& from = node.matches[static_cast<size_t>(source)];
+      for (int i = 0; i < from.num; ++i) {
+        const int32_t next = automaton.Next(from.state[static_cast<size_t>(i)], c.token);
+        if (next < 0) continue;
+        child.matches[static_cast<size_t>(source)] =
+            MatchesOf(automaton, next, from.length[static_cast<size_t>(i)] + 1);
+        break;
+      }
     }
-    if (child < 0) {
-      child = static_cast<int>(trie_.size());
-      trie_.push_back({token, node, -1, -1, 0.0f, 0.0f});
-      (last_child < 0 ? trie_[node].first_child : trie_[last_child].next_sibling) = child;
-    }
-    trie_[child].weight += weight;
-    node = child;
-  }
-}
-
-void NgramProposer::Select(const DraftBudget& budget, step::DraftTree* out, std::vector<float>* probability) {
-  // Best-first: the frontier holds the children of chosen nodes. A chain offers only the heaviest child of its end.
-  frontier_.clear();
-  row_of_.assign(trie_.size(), -1);
-  row_of_[0] = 0;
-  trie_[0].reach = 1;
-  auto offer_children = [&](int node) {
-    float total = kEscape;
-    for (int c = trie_[node].first_child; c >= 0; c = trie_[c].next_sibling) total += trie_[c].weight;
-    int heaviest = -1;
-    for (int c = trie_[node].first_child; c >= 0; c = trie_[c].next_sibling) {
-      trie_[c].reach = trie_[node].reach * (trie_[c].weight / total);
-      if (trie_[c].reach < kMinReach) continue;
-      if (budget.shape == ShapeLimit::kTree)
-        frontier_.push_back(c);
-      else if (heaviest < 0 || trie_[c].weight > trie_[heaviest].weight)
-        heaviest = c;
-    }
-    if (heaviest >= 0) frontier_.push_back(heaviest);
-  };
-  offer_children(0);
-  while (out->num_nodes < budget.max_nodes && !frontier_.empty()) {
-    // The likeliest; of equals the one inserted into the trie first. The frontier is short: a scan beats a heap.
-    auto best = frontier_.begin();
-    for (auto it = best + 1; it != frontier_.end(); ++it) {
-      const TrieNode &a = trie_[*it], &b = trie_[*best];
-      if (a.reach > b.reach || (a.reach == b.reach && *it < *best)) best = it;
-    }
-    const int node = *best;
-    frontier_.erase(best);
-    row_of_[node] = out->Add(row_of_[trie_[node].parent], trie_[node].token);
-    probability->push_back(trie_[node].reach);
-    offer_children(node);
+    frontier_.push_back(static_cast<int32_t>(nodes_.size()));
+    nodes_.push_back(child);
+    if (budget.shape == ShapeLimit::kChain) return;
   }
 }
 
@@ -192,12 +144,22 @@ void NgramProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   probability->assign(1, 1.0f);
   Synchronise(context.tokens);
   if (context.budget.max_nodes == 0) return;
-  FindPlaces();
-  if (places_.empty()) return;
-  trie_.assign(1, TrieNode{-1, -1, -1, -1, 0.0f, 0.0f});
-  const int max_depth = std::min(kMaxDepth, context.budget.max_nodes);
-  for (const Place& place : places_) AddContinuation(place, max_depth);
-  Select(context.budget, out, probability);
+  FindMatches();
+  frontier_.clear();
+  OfferChildren(0, context.budget);
+  while (out->num_nodes < context.budget.max_nodes && !frontier_.empty()) {
+    // The likeliest; of equals the first that was offered. The frontier is short: a scan beats a heap.
+    auto best = frontier_.begin();
+    for (auto it = best + 1; it != frontier_.end(); ++it) {
+      if (nodes_[static_cast<size_t>(*it)].reach > nodes_[static_cast<size_t>(*best)].reach) best = it;
+    }
+    const int32_t index = *best;
+    frontier_.erase(best);
+    Node& node = nodes_[static_cast<size_t>(index)];
+    node.row = out->Add(nodes_[static_cast<size_t>(node.parent)].row, node.token);
+    probability->push_back(node.reach);
+    if (out->num_nodes < context.budget.max_nodes) OfferChildren(index, context.budget);
+  }
 }
 
 }  // namespace lockstep::spec

@@ -158,6 +158,65 @@ TEST(Ngram, ALongTextOfOneTokenStaysCheap) {
   }
 }
 
+// A drafter that was off reads the last 64 tokens only: what lies in the gap is not found, what lies before and behind is.
+TEST(Ngram, CatchUpReadsTheLast64) {
+  NgramProposer proposer(1000);
+  Ints text = {1, 2, 3, 4};
+  proposer.Reset(text);
+  for (int i = 0; i < 200; ++i) text.push_back(100 + i);
+  auto after = [&](int32_t a, int32_t b) {
+    text.insert(text.end(), {a, b});
+    return Ask(proposer, text, 1, ShapeLimit::kChain).tokens();
+  };
+  EXPECT_EQ(after(1, 2), Ints{3});
+  EXPECT_EQ(after(150, 151), Ints{});     // skipped
+  EXPECT_EQ(after(280, 281), Ints{282});  // within the last 64
+}
+
+TEST(Ngram, ACorpusAddsWhatOtherRequestsHeld) {
+  SuffixCorpus corpus(1 << 20);
+  NgramProposer with(100, &corpus), without(100);
+  const Ints text = {50, 7, 8};
+  EXPECT_EQ(Ask(with, text, 2, ShapeLimit::kChain).tree.num_nodes, 0);
+  corpus.Add(Ints{7, 8, 9, 10});
+  with.Reset(text);
+  EXPECT_EQ(Ask(with, text, 2, ShapeLimit::kChain).tokens(), (Ints{9, 10}));
+  EXPECT_EQ(Ask(without, text, 2, ShapeLimit::kChain).tree.num_nodes, 0);
+  // Its own text counts beside it: the same token is one node, another a branch.
+  const Ints both = {7, 8, 9, 40, 7, 8, 11, 41, 7, 8};
+  with.Reset(both);
+  const Proposal p = Ask(with, both, 8, ShapeLimit::kTree);
+  EXPECT_EQ(p.tree.FindChild(0, 9), 1);  // twice
+  EXPECT_GT(p.tree.FindChild(0, 11), 0);
+  // Texts that are forgotten are no longer proposed, and the reader goes on.
+  SuffixCorpus small(40000);
+  NgramProposer reader(100000, &small);
+  small.Add(Ints{7, 8, 9, 10});
+  reader.Reset(text);
+  for (int i = 0; i < 60; ++i) {
+    Ints other;
+    for (int k = 0; k < 40; ++k) other.push_back(100 + i * 40 + k);
+    small.Add(other);
+  }
+  EXPECT_EQ(Ask(reader, text, 2, ShapeLimit::kChain).tree.num_nodes, 0);
+  reader.Observe(Ints{2480, 2481});
+  EXPECT_EQ(Ask(reader, {50, 7, 8, 2480, 2481}, 1, ShapeLimit::kChain).tokens(), Ints{2482});
+}
+
+TEST(Ngram, NodesBelowTheCostOfARowAreNotProposed) {
+  NgramProposer proposer(100);
+  const Ints text = {1, 2, 8, 40, 1, 2, 7, 42, 1, 2};
+  proposer.Reset(text);
+  ProposeContext context;
+  context.tokens = text;
+  context.budget = {10, ShapeLimit::kTree, 0.35f};
+  step::DraftTree tree;
+  std::vector<float> probability;
+  proposer.Propose(context, &tree, &probability);
+  EXPECT_GT(tree.num_nodes, 0);
+  for (float p : probability) EXPECT_GE(p, 0.35f);
+}
+
 // Case A7: a target that always disagrees still commits one token a round, so 32 tokens take at most 32 rounds; the
 // draft follows the text, it is not the failed one over again.
 TEST(Ngram, CaseA7ATargetThatAlwaysDisagreesStillAdvances) {

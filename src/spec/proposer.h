@@ -26,6 +26,7 @@ enum class ShapeLimit {
 struct DraftBudget {
   int max_nodes = 0;  // at most step::kMaxTreeNodes; 0: propose nothing
   ShapeLimit shape = ShapeLimit::kTree;
+  float min_reach = 0;  // a node less likely to be reached is not worth its row
 };
 
 struct ProposeContext {

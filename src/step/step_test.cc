@@ -195,6 +195,7 @@ TEST(RowsNeverMix, ChunksSharedByThreads) {
     TreeStep(session, 0, trees[0], 100);
     const auto whole_heads = session.runner().census().kernels;
     TreeStep(session, 0, trees[0], kLong);
+    if (threads == 3) continue;  // as many as kv heads: none is cut
     EXPECT_GT(session.runner().census().kernels, whole_heads) << tp << " x " << threads;
   }
 }

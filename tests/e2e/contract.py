@@ -8,12 +8,15 @@ import subprocess
 import _harness as h
 
 NUMBER = (int, float)
+MAYBE = (type(None), int, float)
 RUN = {"text": str, "token_ids": list, "prompt_tokens": int, "completion_tokens": int, "finish_reason": str, "tp": int,
        "spec": str, "rounds": int, "accept_length": NUMBER, "decode_tokens_per_second": NUMBER,
-       "time_to_first_token_ms": NUMBER, "ledger_seconds": (type(None), int, float)}
+       "time_to_first_token_ms": NUMBER, "ledger_seconds": MAYBE, "loss_fraction": MAYBE, "ledger_balance_seconds": MAYBE,
+       "machine_seconds": MAYBE, "last_decision": (type(None), str), "plain_steps": int, "draft_tokens": int,
+       "accepted_tokens": int, "accepted_by_position": list}
 SPEC_ROW = {"spec": str, "tokens_per_second": NUMBER, "speedup": NUMBER, "accept_length": NUMBER, "verify_ms": NUMBER,
             "draft_ms": NUMBER, "plain_ms": NUMBER, "verify_over_plain": NUMBER, "identical": bool, "prompts": int,
-            "tokens": int, "ledger_seconds": (type(None), int, float), "loss_fraction": NUMBER}
+            "tokens": int, "ledger_seconds": MAYBE, "loss_fraction": NUMBER, "measured_seconds": NUMBER}
 OWNERS = ["schedule", "draft", "attention", "matmul", "allreduce_wait", "allreduce_move", "sample", "host_gap", "other"]
 STEP_ROW = {"width": int, "step_us_min": NUMBER, "step_us_p50": NUMBER, "over_width1": NUMBER,
             "breakdown_us": {owner: NUMBER for owner in OWNERS}, "all_reduces": int, "kernels": int, "host_syncs": int}
@@ -30,7 +33,7 @@ def test_run():
     h.equal(json_alone["completion_tokens"], 5)
     h.equal(len(json_alone["token_ids"]), 5)
     h.equal(json_alone["finish_reason"], "length")
-    h.equal((json_alone["tp"], json_alone["spec"]), (1, "none"))
+    h.equal((json_alone["tp"], json_alone["spec"]), (1, "auto"))
     target = h.scratch("run.json")
     shown = h.run("run", "-m", model, "-p", "hello", "-n", 5, "--ignore-eos", "--json", target, "-tp", 2)
     with open(target, encoding="utf-8") as f:
@@ -43,6 +46,44 @@ def test_run():
     h.run("run", "-m", model, "-p", "hello", "-n", 1, "--ignore-eos", "--json", target)
     with open(target, encoding="utf-8") as f:
         h.equal(json.load(f)["completion_tokens"], 1)
+
+
+def test_speculation_is_counted():
+    model = h.tiny_model("--no-tied", "--seed", "4")
+    common = ["run", "-m", model, "-p", "hello hello hello hello", "-n", 60, "--ignore-eos"]
+    plain = h.run(*common, "--spec", "none", "--json").json()
+    h.equal([plain[k] for k in ("ledger_seconds", "loss_fraction", "last_decision", "rounds")], [None, None, None, 0])
+    for spec in ("auto", "ngram"):
+        r = h.run(*common, "--spec", spec, "--json").json()
+        h.equal(r["token_ids"], plain["token_ids"])
+        h.equal(r["spec"], spec)
+        h.check(isinstance(r["ledger_seconds"], float) and r["loss_fraction"] >= 0, r)
+        h.equal(r["plain_steps"] + r["rounds"] + r["accepted_tokens"], 59, "tokens after the first")
+        h.equal(sum(r["accepted_by_position"]), r["accepted_tokens"])
+        h.check(r["last_decision"].startswith(("plain: ", "draft: ")), r["last_decision"])
+    # A fixed shape drafts every round, with the ledger off.
+    fixed = h.run(*common, "--spec", "ngram", "--spec-shape", "chain:3", "--json").json()
+    h.equal((fixed["token_ids"], fixed["ledger_seconds"]), (plain["token_ids"], None))
+    h.check(fixed["rounds"] > 0 and fixed["draft_tokens"] >= fixed["accepted_tokens"], fixed)
+    said = h.run(*common, "--verbose", "--spec-max-slowdown", 10).err
+    for word in ("rounds with drafts", "accept length", "accepted by position", "saved", "ledger", "last: "):
+        h.check(word in said, word, said)
+
+
+def test_explain_spec():
+    model = h.tiny_model()
+    r = h.run("explain", "spec", "-m", model, "--json").json()
+    h.keys(r, {"model": str, "tp": int, "plain_ms": NUMBER, "plain_lower_ms": NUMBER, "choice": str, "reason": str,
+               "rows": [{"rows": int, "ms": NUMBER, "over_plain": NUMBER, "worst_ms": NUMBER}],
+               "candidates": [{"drafter": str, "nodes": int, "tokens_per_second": NUMBER}]})
+    widths = [row["rows"] for row in r["rows"]]
+    h.equal(widths, list(range(1, len(widths) + 1)))
+    h.check(4 <= len(widths) <= 16, widths)
+    h.equal([c["drafter"] for c in r["candidates"]], ["none", "ngram"])
+    h.check(r["plain_lower_ms"] <= r["plain_ms"], r)
+    h.check(r["choice"] in ("none", "ngram"), r["choice"])
+    text = h.run("explain", "spec", "-m", model, "--threads", 1).text()
+    h.check("choice: " in text and "ledger" in text, text)
 
 
 def test_run_says_how_the_prompt_is_used():
@@ -68,12 +109,12 @@ def test_bench_spec():
         f.write('{"id": "a", "kind": "story", "prompt": "hello hello hello hello"}\n\n')
         f.write('{"id": "b", "kind": "chat", "messages": [{"role": "user", "content": "hi"}]}\n')
     arguments = ["bench", "spec", "-m", model, "--prompts", prompts, "-n", 40, "--spec",
-                 "none,ngram,oracle,wrong,random", "--spec-shape", "tree:5", "--ignore-eos"]
+                 "none,ngram,auto,oracle,wrong,random", "--spec-shape", "tree:5", "--ignore-eos"]
     result = h.run(*arguments, "--json").json()
     h.keys(result, {"model": str, "tp": int, "backend": str, "rows": [SPEC_ROW]})
     h.equal(result["backend"], "cpu")
     rows = {row["spec"]: row for row in result["rows"]}
-    h.equal(list(rows), ["none", "ngram", "oracle", "wrong", "random"])
+    h.equal(list(rows), ["none", "ngram", "auto", "oracle", "wrong", "random"])
     for row in result["rows"]:
         h.equal(row["identical"], True, row["spec"])
         h.equal((row["prompts"], row["tokens"]), (2, 78), row["spec"])

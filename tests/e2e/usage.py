@@ -50,6 +50,7 @@ def test_unknown_words():
     complains(h.run("run", "-m", model, "--zzzzzzzz", code=2), "unknown flag --zzzzzzzz", "--help")
     complains(h.run("rnu", code=2), "unknown command rnu", "did you mean run?", "tokenize")
     complains(h.run("bench", "spce", code=2), "did you mean spec?")
+    complains(h.run("explain", "spce", code=2), "did you mean spec?")
     complains(h.run("run", code=2), "--model")
 
 
@@ -57,6 +58,8 @@ def test_values_out_of_range():
     model = h.tiny_model()
     for flag, value, word in [("-n", "-2", "-n"),
                               ("--spec", "eagle9", "none, ngram"), ("--spec", "oracle", "none, ngram"),
+                              ("--spec-max-slowdown", "-1", "--spec-max-slowdown"),
+                              ("--spec-max-slowdown", "nan", "--spec-max-slowdown"),
                               ("--spec-shape", "bush:3", "chain:K"), ("--spec-shape", "tree:0", "tree:N"),
                               ("--rank-mode", "fibre", "thread or process"), ("--kv-cache-dtype", "q8", "f16, f32 or q8_0"),
                               ("-ctk", "q8_0", "one type"), ("-ctv", "f32", "one type"), ("-ctk", "q4_0", "--cache-type-k q4_0"),
