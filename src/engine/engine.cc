@@ -377,14 +377,14 @@ Status Engine::Prefill(std::span<const int32_t> tokens) {
   LS_RETURN_IF_ERROR(EnsurePages(s_->options.context));
   for (size_t at = 0; at < tokens.size();) {
     const auto n =
-        static_cast<size_t>(s_->chunks.Rows(static_cast<int>(tokens.size() - at)), s_->options.prefill_chunk);
+        static_cast<size_t>(s_->chunks.Rows(static_cast<int>(tokens.size() - at), s_->options.prefill_chunk));
     auto start = Clock::now();
     step::StepInput& in = s_->runner->input();
     step::AddPrefill(in, kSequence, tokens.subspan(at, n), static_cast<int>(at), false,
                      s_->runner->pages_per_sequence());
     in.sequences[0].sampling = {};
     LS_RETURN_IF_ERROR(s_->runner->Run());
-    s_->ReportChunk(static_cast<int>(n), Since(start));
+    s_->chunks.Report(static_cast<int>(n), s_->options.prefill_chunk, Since(start));
     at += n;
     if (interrupted_.exchange(false, std::memory_order_relaxed)) return Status(StatusCode::kInterrupted, "interrupted");
   }
