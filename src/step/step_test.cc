@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "comm/test_util.h"
 #include "step/test_util.h"
 
 namespace lockstep::step {
@@ -364,7 +365,7 @@ TEST(KvInQ8, KeepsRowsRanksThreadsAndTrees) {
   for (auto [tp, threads] : {std::pair(1, 2), std::pair(2, 1), std::pair(2, 2), std::pair(4, 1)}) {
     options.tp = tp;
     options.threads = threads;
-    for (comm::RankMode mode : {comm::RankMode::kThread, comm::RankMode::kProcess}) {
+    for (comm::RankMode mode : comm::testing::Modes()) {
       options.rank_mode = mode;
       Session cut(path, options);
       for (int chunk : {1, 9}) {

@@ -14,10 +14,18 @@ void* operator new(size_t num_bytes) {
   if (void* p = std::malloc(num_bytes ? num_bytes : 1)) return p;
   std::abort();
 }
+// Asked for by std::stable_sort. What allocates and what frees must be of one kind, or a sanitizer objects.
+void* operator new(size_t num_bytes, const std::nothrow_t&) noexcept {
+  g_requested_bytes += num_bytes;
+  return std::malloc(num_bytes ? num_bytes : 1);
+}
 void operator delete(void* p) noexcept {
   std::free(p);
 }
 void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 
