@@ -7,11 +7,10 @@ empty: none), the status code, and words of the message. Kinds of fault: server.
 rebuilt here from their descriptions.
 """
 
+import corpus_writer
 import dataclasses
-import json
 import math
 import os
-import shutil
 import struct
 import sys
 
@@ -385,16 +384,7 @@ def main():
     configs()
     model_tensors()
     splits()
-    shutil.rmtree(OUT, ignore_errors=True)
-    for name, raw in FILES.items():
-        path = os.path.join(OUT, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as f:
-            f.write(raw)
-    with open(os.path.join(OUT, "manifest.json"), "w") as f:
-        json.dump(ENTRIES, f, indent=1)
-        f.write("\n")
-    print("%d files, %d verdicts, %d bytes" % (len(FILES), len(ENTRIES), sum(map(len, FILES.values()))))
+    corpus_writer.write(OUT, FILES, ENTRIES)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ An entry of the manifest is {path, kind, code, contains}: kind is file, folder o
 it; contains are words of the message.
 """
 
+import corpus_writer
 import json
 import os
-import shutil
 import struct
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -306,16 +306,7 @@ def main():
     placement()
     folders()
     configs()
-    shutil.rmtree(OUT, ignore_errors=True)
-    for name, raw in FILES.items():
-        path = os.path.join(OUT, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as f:
-            f.write(raw)
-    with open(os.path.join(OUT, "manifest.json"), "w") as f:
-        json.dump(ENTRIES, f, indent=1)
-        f.write("\n")
-    print("%d files, %d verdicts, %d bytes" % (len(FILES), len(ENTRIES), sum(map(len, FILES.values()))))
+    corpus_writer.write(OUT, FILES, ENTRIES)
 
 
 if __name__ == "__main__":
