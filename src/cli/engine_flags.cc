@@ -59,6 +59,9 @@ Result<DType> EngineFlags::KvType() const {
 }
 
 void EngineFlags::AddSpecTo(CLI::App& command) {
+  command.add_option("--draft-model,--speculative-draft-model-path,--speculative-draft-model,--model-draft,--spec-draft-model",
+                     draft_model,
+                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model (default: the head shipped for the model)");
   command
       .add_option("--spec-max-slowdown", spec_max_slowdown_percent,
                   "Percent that a request may be slowed by the drafts of others in its steps")
@@ -72,6 +75,7 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
   options.tp = tp;
   options.threads = threads;
   options.context = context;
+  options.draft_model = draft_model;
   options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {

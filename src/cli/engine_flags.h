@@ -30,6 +30,9 @@ struct EngineFlags {
   std::string rank_mode = "thread";
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
+  std::string draft_model;
+  std::string draft_type = "q8_0";
+  bool force_draft = false;
   double spec_max_slowdown_percent = 25;
 
   void AddTo(CLI::App& command);

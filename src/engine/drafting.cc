@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "spec/bench_proposers.h"
+#include "spec/model_proposer.h"
 #include "spec/ngram.h"
 
 namespace lockstep::engine {
@@ -19,11 +20,18 @@ std::unique_ptr<Proposer> MakeKnowing(const Request& request, int vocab) {
   return proposer;
 }
 
-std::unique_ptr<spec::Proposer> MakeProposer(Drafter drafter, const Request& request, int vocab,
-                                             spec::SuffixCorpus* corpus) {
+}  // namespace
+
+std::unique_ptr<spec::Proposer> Drafting::MakeProposer(Drafter drafter, const Request& request,
+                                                       const Means& means) const {
+  const int vocab = means.vocab;
   switch (drafter) {
     case Drafter::kNgram:
-      return std::make_unique<spec::NgramProposer>(vocab, corpus);
+      return std::make_unique<spec::NgramProposer>(vocab, means.corpus);
+    case Drafter::kEagle3:
+      return std::make_unique<spec::ModelProposer>(means.runner, means.drafts->head, means.sequence, means.clock);
+    case Drafter::kDraft:
+      return std::make_unique<spec::ModelProposer>(means.runner, means.drafts->model, means.sequence, means.clock);
     case Drafter::kRandom:
       return std::make_unique<spec::RandomProposer>(vocab, request.sampling.seed);
     case Drafter::kOracle:
@@ -38,26 +46,17 @@ std::unique_ptr<spec::Proposer> MakeProposer(Drafter drafter, const Request& req
   return nullptr;
 }
 
-}  // namespace
-
-std::vector<Drafter> DraftersOf(Drafter drafter) {
-  if (drafter == Drafter::kNone) return {};
-  // All that are loaded.
-  if (drafter == Drafter::kAuto) return {Drafter::kNgram};
-  return {drafter};
-}
-
-Drafting::Drafting(const Request& request, int vocab, spec::Governor* governor, spec::SuffixCorpus* corpus)
+Drafting::Drafting(const Request& request, const Means& means)
     : shape_(request.shape),
       governed_(request.shape.kind == DraftShape::Kind::kAuto && request.drafter != Drafter::kNone),
-      governor_(governor),
+      governor_(means.governor),
       prompt_tokens_(request.prompt.size()),
       seed_(request.sampling.seed),
       temperature_(request.sampling.temperature) {
   static std::atomic<int64_t> next_id{0};
   id_ = next_id++;
-  for (Drafter drafter : DraftersOf(request.drafter)) {
-    sources_.push_back({MakeProposer(drafter, request, vocab, corpus), false});
+  for (Drafter drafter : DraftersOf(request.drafter, *means.drafts)) {
+    sources_.push_back({MakeProposer(drafter, request, means), false});
   }
   offers_.resize(sources_.size());
   if (governed_) governor_->StartRequest(id_);
@@ -77,11 +76,14 @@ void Drafting::Run(Source& source, std::span<const int32_t> tokens, const spec::
   context.budget = budget;
   context.seed = seed_;
   context.temperature = temperature_;
+  context.pending_moves = moves_;
   source.proposer->Propose(context, tree, &probability_);
 }
 
-void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, step::DraftTree* tree) {
+void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, std::span<const step::KvMove> moves,
+                       step::DraftTree* tree) {
   tree->Reset(tokens.back());
+  moves_ = moves;
   if (sources_.empty()) return;
   if (!governed_) {
     const int nodes = std::min(max_nodes, shape_.num_nodes);
@@ -94,7 +96,9 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, step::Dra
   for (int d; (d = governor_->NextDrafter(0)) >= 0;) {
     step::DraftTree& offer = offers_[static_cast<size_t>(d)];
     Run(sources_[static_cast<size_t>(d)], tokens,
-        {governor_->budget(0), spec::ShapeLimit::kTree, governor_->min_reach()}, &offer);
+        {governor_->budget(0), spec::ShapeLimit::kTree, governor_->min_reach(),
+         static_cast<float>(governor_->tokens_per_second())},
+        &offer);
     governor_->Offer(0, d, offer, probability_);
   }
   const spec::RequestDecision& decision = governor_->Decide()[0];

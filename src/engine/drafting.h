@@ -14,25 +14,38 @@
 #include <span>
 #include <vector>
 
+#include "engine/drafts.h"
 #include "engine/request.h"
+#include "spec/clock.h"
 #include "spec/governor.h"
 #include "spec/proposer.h"
 #include "spec/suffix_corpus.h"
 
-namespace lockstep::engine {
+namespace lockstep::step {
+class StepRunner;
+}
 
-// The drafters that a request of this kind chooses from, in the governor's order.
-std::vector<Drafter> DraftersOf(Drafter drafter);
+namespace lockstep::engine {
 
 class Drafting {
  public:
-  // governor: the engine's memory for this kind of request, with DraftersOf in it; it outlives the object. corpus: what
-  // earlier requests left for n-grams, or null.
-  Drafting(const Request& request, int vocab, spec::Governor* governor, spec::SuffixCorpus* corpus);
+  // Of the engine; all outlive the object.
+  struct Means {
+    int vocab = 0;
+    spec::Governor* governor = nullptr;  // its memory for this kind of request, with DraftersOf in it
+    spec::SuffixCorpus* corpus = nullptr;  // what earlier requests left for n-grams, or null
+    const LoadedDrafts* drafts = nullptr;
+    step::StepRunner* runner = nullptr;
+    const spec::Clock* clock = nullptr;
+    int sequence = 0;
+  };
+  Drafting(const Request& request, const Means& means);
   ~Drafting();
 
   // Fills `tree` (its root row always) for the next round. max_nodes: what context, pages and the token limit leave.
-  void Propose(std::span<const int32_t> tokens, int max_nodes, step::DraftTree* tree);
+  // moves: slots that the next step will move.
+  void Propose(std::span<const int32_t> tokens, int max_nodes, std::span<const step::KvMove> moves,
+               step::DraftTree* tree);
   // The round emitted num_tokens; path: the rows of its tree that were accepted, the root not included.
   void Finish(int num_tokens, std::span<const int32_t> path);
 
@@ -44,6 +57,7 @@ class Drafting {
     bool ready = false;  // has read the prompt; done when it is first run, at its own cost
   };
   void Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget, step::DraftTree* tree);
+  std::unique_ptr<spec::Proposer> MakeProposer(Drafter drafter, const Request& request, const Means& means) const;
 
   std::vector<Source> sources_;
   DraftShape shape_;
@@ -53,6 +67,7 @@ class Drafting {
   size_t prompt_tokens_;
   uint64_t seed_;
   float temperature_;
+  std::span<const step::KvMove> moves_;  // of the round
   std::vector<step::DraftTree> offers_;  // by source, of this round
   std::vector<float> probability_;
   std::vector<int32_t> row_of_;  // of the verified tree, by row of the offered one

@@ -9,12 +9,14 @@
 
 #include "base/log.h"
 #include "engine/drafting.h"
+#include "engine/drafts.h"
 #include "engine/load_tokenizer.h"
 #include "engine/prompt_chunks.h"
 #include "engine/speculation.h"
 #include "kv/page_pool.h"
 #include "model/formats/weight_source.h"
 #include "model/shard.h"
+#include "spec/model_proposer.h"
 #include "step/step_runner.h"
 #include "tokenizer/stream_decoder.h"
 #include "topology/placement.h"
@@ -39,6 +41,7 @@ struct Engine::State {
   std::shared_ptr<const model::WeightSource> source;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::string chat_template;
+  LoadedDrafts drafts;
   std::unique_ptr<step::StepRunner> runner;
   std::unique_ptr<kv::PagePool> pool;
   std::vector<int32_t> pages;  // of the only sequence
@@ -64,6 +67,9 @@ const model::WeightSource& Engine::source() const {
 const EngineOptions& Engine::options() const {
   return s_->options;
 }
+const LoadedDrafts& Engine::drafts() const {
+  return s_->drafts;
+}
 
 // The state of one Generate.
 struct Engine::Run {
@@ -76,12 +82,12 @@ struct Engine::Run {
   }
 
   Run(const Request& r, const step::SamplingSpec& s, FinishOptions finish_options,
-      const tokenizer::Tokenizer& tokenizer, spec::Governor* governor, spec::SuffixCorpus* corpus)
+      const tokenizer::Tokenizer& tokenizer, const Drafting::Means& means)
       : request(r),
         sampling(s),
         finish(std::move(finish_options)),
         decoder(&tokenizer),
-        drafting(r, tokenizer.vocab_size(), governor, corpus),
+        drafting(r, means),
         tokens(r.prompt) {}
 
   const Request& request;
@@ -91,6 +97,7 @@ struct Engine::Run {
   Drafting drafting;
   std::vector<int32_t> tokens;  // prompt and output
   int committed = 0;            // keys in the cache
+  bool save_taps = false;       // a draft head may want them
   step::DraftTree tree;
   step::WalkResult walk;
   std::vector<step::KvMove> moves;
@@ -124,6 +131,20 @@ Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
         fmt::format("--spec-max-slowdown {}: must be a percentage of 0 or more", o->spec_max_slowdown * 100));
   }
   return OkStatus();
+}
+
+// Room for a draft's own nodes beyond the text; a head goes no further than it was trained for.
+void AddDrafts(const LoadedDrafts& drafts, const EngineOptions& o, step::StepOptions* step) {
+  constexpr int kOwnNodes = spec::kMaxDraftDepth * spec::kLevelRows;
+  for (const auto& source : {drafts.head_source, drafts.model_source}) {
+    if (!source) continue;
+    step::DraftOptions draft;
+    draft.source = source;
+    draft.context = std::min<int>(static_cast<int>(std::min<uint32_t>(source->config().context_length, 1u << 30)),
+                                  std::max(o.context, kOwnNodes) + kOwnNodes);
+    draft.max_rows = spec::kDraftWindow;
+    step->drafts.push_back(std::move(draft));
+  }
 }
 
 }  // namespace
@@ -163,9 +184,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.kv_dtype = options.kv_dtype;
   step.num_tokens = std::min<int>(s.tokenizer->vocab_size(), static_cast<int>(s.source->config().vocab));
   step.timeout_secs = options.timeout_secs;
+  LS_ASSIGN_OR_RETURN(s.drafts, LoadDrafts(s.options, s.source));
+  AddDrafts(s.drafts, s.options, &step);
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
-  s.speculation = std::make_unique<Speculation>(s.options.spec_max_slowdown, s.options.spec_corpus_bytes);
+  s.speculation = std::make_unique<Speculation>(s.options.spec_max_slowdown, s.options.spec_corpus_bytes, &s.drafts);
   return engine;
 }
 
@@ -181,6 +204,10 @@ Status Engine::CheckRequest(const Request& request) const {
   }
   if (request.max_tokens < -1)
     return InvalidArgument(fmt::format("-n {}: must be -1 (no limit) or more", request.max_tokens));
+  if (request.drafter == Drafter::kEagle3 && s_->drafts.head < 0)
+    return InvalidArgument("--spec eagle3: no head is loaded; name one with --draft-model FOLDER");
+  if (request.drafter == Drafter::kDraft && s_->drafts.model < 0)
+    return InvalidArgument("--spec draft: no draft model is loaded; name one with --draft-model FILE");
   return OkStatus();
 }
 
@@ -211,6 +238,7 @@ Status Engine::PrefillPrompt(Run& run) {
     step::AddPrefill(in, kSequence, std::span(prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n)), at,
                      at + n == total, s_->runner->pages_per_sequence());
     run.Describe(in);
+    in.save_taps = run.save_taps;
     s_->runner->watch().Stamp(trace::Owner::kSchedule);
     LS_RETURN_IF_ERROR(s_->runner->Run());
     s_->chunks.Report(n, s_->options.prefill_chunk, Since(start));
@@ -251,7 +279,8 @@ Status Engine::Round(Run& run) {
     room = std::min(room, run.request.max_tokens - static_cast<int64_t>(run.response.token_ids.size()) - 1);
   }
   auto start = Clock::now();
-  run.drafting.Propose(run.tokens, static_cast<int>(std::clamp<int64_t>(room, 0, step::kMaxTreeNodes)), &run.tree);
+  run.drafting.Propose(run.tokens, static_cast<int>(std::clamp<int64_t>(room, 0, step::kMaxTreeNodes)), run.moves,
+                       &run.tree);
   const double draft_secs = Since(start);
   s_->runner->watch().Stamp(trace::Owner::kDraft);
   // A drafter's mistake would be a read outside the embedding.
@@ -263,6 +292,7 @@ Status Engine::Round(Run& run) {
   step::StepInput& in = s_->runner->input();
   step::AddTree(in, kSequence, run.tree, run.committed, s_->runner->pages_per_sequence());
   run.Describe(in);
+  in.save_taps = run.save_taps;
   for (const step::KvMove& move : run.moves) {
     in.copies[in.num_copies++] = {kSequence, move.from_row, move.to_row};
   }
@@ -335,7 +365,17 @@ Result<Response> Engine::Generate(const Request& request) {
   if (governed) LS_RETURN_IF_ERROR(PrepareSpeculation());
   spec::Governor* governor = governed ? s_->speculation->GovernorOf(request.drafter) : nullptr;
   const spec::Ledger before = governed ? governor->ledger() : spec::Ledger();
-  Run run(request, sampling, std::move(finish), *s_->tokenizer, governor, s_->speculation->corpus());
+  Drafting::Means means;
+  means.vocab = s_->tokenizer->vocab_size();
+  means.governor = governor;
+  means.corpus = s_->speculation->corpus();
+  means.drafts = &s_->drafts;
+  means.runner = s_->runner.get();
+  means.clock = &s_->speculation->clock();
+  means.sequence = kSequence;
+  Run run(request, sampling, std::move(finish), *s_->tokenizer, means);
+  const std::vector<Drafter> drafters = DraftersOf(request.drafter, s_->drafts);
+  run.save_taps = std::find(drafters.begin(), drafters.end(), Drafter::kEagle3) != drafters.end();
   run.response.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   s_->pool->Shrink(0, &s_->pages);
   Status status;

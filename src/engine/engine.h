@@ -32,6 +32,8 @@ class Tokenizer;
 
 namespace lockstep::engine {
 
+struct LoadedDrafts;
+
 struct EngineOptions {
   std::string model_path;
   int tp = 1;
@@ -45,6 +47,10 @@ struct EngineOptions {
   double spec_max_slowdown = 0.25;
   // Text of earlier requests that n-grams may be found in; 0: a request's own text only.
   int64_t spec_corpus_bytes = 0;
+  // A folder with an EAGLE-3 head, or the file of a smaller model; empty: the head that is shipped for the model, if any.
+  std::string draft_model;
+  DType draft_dtype = DType::kQ8_0;  // of a head's matrices
+  bool force_draft = false;          // a head that fails its probe is used all the same
 };
 
 class Engine {
@@ -63,6 +69,7 @@ class Engine {
   step::StepRunner& runner();
   const model::WeightSource& source() const;
   const EngineOptions& options() const;  // with the defaults filled in
+  const LoadedDrafts& drafts() const;
 
   // Times a step of each width that a draft may have, once for the engine. Generate calls it when a request first needs
   // it; nothing may be in the cache.

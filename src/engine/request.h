@@ -19,10 +19,11 @@
 
 namespace lockstep::engine {
 
-enum class Drafter : uint8_t { kNone, kNgram, kAuto, kWrong, kOracle, kRandom };
-inline constexpr int kNumDrafters = 6;
+enum class Drafter : uint8_t { kNone, kNgram, kEagle3, kDraft, kAuto, kWrong, kOracle, kRandom };
+inline constexpr int kNumDrafters = 8;
 
-// "none", "ngram", "auto" (all that are loaded compete); the last three are for benches only.
+// "none", "ngram", "eagle3", "draft" (a smaller model), "auto" (all that are loaded compete); the last three are for
+// benches only.
 const char* DrafterName(Drafter drafter);
 Result<Drafter> ParseDrafter(const std::string& text, bool bench);
 

@@ -16,7 +16,8 @@ constexpr double kNoGain = 0.9;
 
 }  // namespace
 
-Speculation::Speculation(double max_slowdown, int64_t corpus_bytes) : max_slowdown_(max_slowdown) {
+Speculation::Speculation(double max_slowdown, int64_t corpus_bytes, const LoadedDrafts* drafts)
+    : max_slowdown_(max_slowdown), drafts_(drafts) {
   if (corpus_bytes > 0) corpus_ = std::make_unique<spec::SuffixCorpus>(corpus_bytes);
 }
 
@@ -62,7 +63,7 @@ spec::Governor* Speculation::GovernorOf(Drafter drafter) {
   options.max_slowdown = max_slowdown_;
   options.max_nodes = kMaxSpecNodes;
   governor = std::make_unique<spec::Governor>(&clock_, options);
-  for (Drafter d : DraftersOf(drafter)) governor->AddDrafter(DrafterName(d));
+  for (Drafter d : DraftersOf(drafter, *drafts_)) governor->AddDrafter(DrafterName(d));
   for (const Prepared& p : prepared_) governor->AddPrepared(p.rows, p.secs);
   return governor.get();
 }

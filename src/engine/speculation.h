@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/drafts.h"
 #include "engine/request.h"
 #include "spec/clock.h"
 #include "spec/governor.h"
@@ -33,7 +34,8 @@ inline bool Governed(const Request& request) {
 
 class Speculation {
  public:
-  Speculation(double max_slowdown, int64_t corpus_bytes);
+  // drafts: outlives the object.
+  Speculation(double max_slowdown, int64_t corpus_bytes, const LoadedDrafts* drafts);
 
   // Times a step of each width that can pay once, and of one row eight times. Does nothing the second time. Stops between two steps when
   // interrupted; then it is as if it had not been called.
@@ -41,6 +43,7 @@ class Speculation {
   // Of this kind of request; made when it is first asked for. Requires: not kNone.
   spec::Governor* GovernorOf(Drafter drafter);
   spec::SuffixCorpus* corpus() { return corpus_.get(); }  // null: none
+  const spec::Clock& clock() const { return clock_; }
 
  private:
   struct Prepared {
@@ -48,6 +51,7 @@ class Speculation {
     double secs;
   };
   double max_slowdown_;
+  const LoadedDrafts* drafts_;
   spec::SteadyClock clock_;
   std::vector<Prepared> prepared_;
   std::array<std::unique_ptr<spec::Governor>, kNumDrafters> governors_;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,19 @@ enum class RopeScaling {
   kNone,
   kLinear,       // angles divided by rope_factor
   kFreqFactors,  // frequency i divided by rope_freq_factors[i] (Llama 3)
+};
+
+// The arch of a draft head, which is no model of its own.
+inline constexpr std::string_view kHeadArch = "eagle3";
+
+struct Eagle3Config {                   // of an EAGLE-3 head; arch == "eagle3"
+  uint32_t target_hidden = 0;           // Ht: width of a tap
+  std::vector<int> tap_layers;          // outputs of these target layers (0-based), in the order of fc's columns
+  bool fc_norm = false;                 // an RMSNorm on each tap before fc (EAGLE-3.1)
+  bool fc_bias = false;
+  bool norm_output = false;             // the recurrent hidden is the normed one (post-norm feedback)
+  bool own_embedding = false;
+  std::vector<int32_t> draft_to_target;  // [vocab] target id of each draft id; empty: the same ids
 };
 
 struct ModelConfig {
@@ -45,6 +59,7 @@ struct ModelConfig {
   bool tied_embeddings = false;          // the head is the embedding
   bool qkv_bias = false;                 // q, k and v have biases (qwen2)
   bool qk_norm = false;                  // each head of q and k has an RMSNorm before rope (qwen3)
+  Eagle3Config eagle3;
 };
 
 // The config of a file. Reads keys and shapes only, and rope_freqs.weight if there.

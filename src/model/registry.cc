@@ -1,17 +1,20 @@
 #include "model/registry.h"
 
-#include "model/arch/llama.h"
-#include "model/arch/qwen2.h"
-#include "model/arch/qwen3.h"
+#include "base/check.h"
+
+#include "model/arch/dense_decoder.h"
+#include "model/arch/eagle3.h"
 
 namespace lockstep::model {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", LlamaForward},
-    {"qwen2", Qwen2Forward},
-    {"qwen3", Qwen3Forward},
+    {"llama", DenseDecoderForward},
+    {"qwen2", DenseDecoderForward},
+    {"qwen3", DenseDecoderForward},
 };
+// No model of its own: it never comes out of general.architecture.
+constexpr Architecture kHead = {"eagle3", Eagle3Forward};
 
 }  // namespace
 
@@ -20,6 +23,13 @@ const Architecture* FindArchitecture(std::string_view name) {
     if (name == a.name) return &a;
   }
   return nullptr;
+}
+
+const Architecture& ForwardOf(std::string_view name) {
+  if (name == kHead.name) return kHead;
+  const Architecture* found = FindArchitecture(name);
+  LS_CHECK(found != nullptr);  // the config was read with the same table
+  return *found;
 }
 
 std::string BuiltArchitectures() {

@@ -19,6 +19,9 @@ struct Architecture {
 
 const Architecture* FindArchitecture(std::string_view name);
 
+// The forward pass of a config's arch, draft heads included. Requires: a config that was read here.
+const Architecture& ForwardOf(std::string_view arch);
+
 // The names, for messages: "llama, ...".
 std::string BuiltArchitectures();
 

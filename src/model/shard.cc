@@ -17,8 +17,14 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
   const int dh = static_cast<int>(c.head_dim), heads = static_cast<int>(c.num_heads);
   const int ffn = static_cast<int>(c.ffn);
   const int per_unit = kBlock / std::gcd(dh, kBlock);
-  ShardPlan plan = {
-      world_size, per_unit, CanonicalTree(CeilDiv(heads, per_unit)), CanonicalTree(CeilDiv(ffn, kBlock)), {}};
+  const bool is_head = c.arch == kHeadArch;
+  const int fc = is_head ? static_cast<int>(c.eagle3.tap_layers.size() * c.eagle3.target_hidden) : 1;
+  ShardPlan plan = {world_size,
+                    per_unit,
+                    CanonicalTree(CeilDiv(heads, per_unit)),
+                    CanonicalTree(CeilDiv(ffn, kBlock)),
+                    CanonicalTree(CeilDiv(fc, kBlock)),
+                    {}};
   auto attention = plan.attention_tree.Share(world_size);
   if (!attention.ok()) {
     return InvalidArgument(
@@ -27,6 +33,15 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
   auto mlp = plan.mlp_tree.Share(world_size);
   if (!mlp.ok()) {
     return InvalidArgument(fmt::format("an ffn of {} elements is {} pieces", ffn, plan.mlp_tree.leaves().size()));
+  }
+  std::vector<TreeShare> taps(static_cast<size_t>(world_size));
+  if (is_head) {
+    auto shares = plan.taps_tree.Share(world_size);
+    if (!shares.ok()) {
+      return InvalidArgument(
+          fmt::format("taps of {} elements are {} pieces", fc, plan.taps_tree.leaves().size()));
+    }
+    taps = std::move(shares).value();
   }
   const int group = static_cast<int>(c.num_heads / c.num_kv_heads);
   const int vocab = static_cast<int>(c.vocab), vocab_groups = CeilDiv(vocab, 16);
@@ -39,6 +54,10 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
     shard.ffn = {shard.mlp.units.begin * kBlock, std::min(ffn, shard.mlp.units.end * kBlock)};
     shard.vocab = {std::min(vocab, vocab_groups * r / world_size * 16),
                    std::min(vocab, vocab_groups * (r + 1) / world_size * 16)};
+    if (is_head) {
+      shard.taps = std::move(taps[static_cast<size_t>(r)]);
+      shard.fc = {shard.taps.units.begin * kBlock, std::min(fc, shard.taps.units.end * kBlock)};
+    }
     plan.ranks.push_back(std::move(shard));
   }
   return plan;

@@ -25,6 +25,8 @@ struct RankShard {
   UnitRange vocab;      // rows; begins at a multiple of 16
   TreeShare attention;  // in units of head groups
   TreeShare mlp;        // in units of 32 elements of F
+  UnitRange fc = {};    // of a draft head: inputs of fc
+  TreeShare taps = {};  // of a draft head: in units of 32 inputs of fc
 };
 
 struct ShardPlan {
@@ -32,6 +34,7 @@ struct ShardPlan {
   int heads_per_unit;  // the smallest group of query heads whose outputs are a multiple of 32 elements
   CanonicalTree attention_tree;
   CanonicalTree mlp_tree;
+  CanonicalTree taps_tree;  // of a draft head; else of one unit, and nobody looks at it
   std::vector<RankShard> ranks;
 };
 

@@ -45,6 +45,11 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
   gate = rows(ld_ffn);
   up = rows(ld_ffn);
   gated = Activations(max_rows, ffn);
+  if (c.arch == kHeadArch) {
+    normed = Activations(max_rows, 2 * d);
+    features = Activations(max_rows, shard.fc.count());
+    hidden.resize(static_cast<size_t>(kHiddenStates * ld_x));
+  }
   // Eight a thread: with more, whole heads are as good a share as chunks. A call of the kernel takes no more than its rows.
   split_row_heads = threads > 1 ? std::min(8 * threads, kernels::kAttentionRows * shard.q_heads.count()) : 0;
   split_results.resize(static_cast<size_t>(split_row_heads) * static_cast<size_t>(max_pages_per_sequence) *
@@ -54,10 +59,12 @@ TeamBuffers::TeamBuffers(const ModelConfig& c, const RankShard& shard, int max_r
 
 StepContext::StepContext(const StepContextOptions& options)
     : o_(options), shard_(&o_.plan->ranks[static_cast<size_t>(o_.member->rank())]) {
-  const int widest = static_cast<int>(std::max({o_.team->ld_x, o_.team->ld_q, o_.team->ld_ffn}));
+  const int widest = static_cast<int>(
+      std::max({o_.team->normed.ld, o_.team->ld_q, o_.team->ld_ffn, o_.team->features.ld, o_.team->ld_x}));
   mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
   mine_ = Activations(kPrivateRows, widest);
-  linear_.assign(static_cast<size_t>(o_.max_rows), 0);
+  linear_.assign(static_cast<size_t>(o_.max_rows + kMaxPathRows), 0);
+  if (o_.config->arch == kHeadArch) tap_.assign(AlignUp<size_t>(o_.config->eagle3.target_hidden, kBlock), 0.0f);
   for (auto* pages : {&page_k, &page_v}) pages->resize(static_cast<size_t>(o_.max_pages_per_sequence));
   // A tail begins at the last whole committed chunk: at most one chunk of committed keys and the path itself.
   tail_elems_ = static_cast<size_t>(kKvChunk + o_.max_rows);
@@ -71,9 +78,14 @@ void StepContext::Begin(const StepView& view) {
   view_ = view;
   has_pending_ = false;
   private_ = o_.member->threads_per_rank() > 1 && view.num_rows <= kPrivateRows;
-  for (int r = 0; r < view.num_rows; ++r) {
+  auto find_linear = [&](int r) {
     const BatchRow& row = view.rows[r];
     linear_[static_cast<size_t>(r)] = row.slot == row.position && (row.parent < 0 || is_linear(row.parent));
+  };
+  for (int r = view.num_rows; r < view.num_rows + view.num_path_rows; ++r) find_linear(r);
+  for (int r = 0; r < view.num_rows; ++r) {
+    const BatchRow& row = view.rows[r];
+    find_linear(r);
     keys_before_[static_cast<size_t>(r) + 1] = keys_before_[static_cast<size_t>(r)] + row.position + 1;
   }
 }
@@ -104,14 +116,18 @@ void StepContext::Stamp(trace::Owner owner) {
   watch_.StampSplit(owner, trace::Owner::kAllReduceWait, o_.member->TakeWaitTicks());
 }
 
-void StepContext::Embed() {
+void StepContext::EmbedRow(int row, float* out) const {
   const TensorRef& e = o_.weights->embedding;
   const DTypeInfo info = GetDTypeInfo(e.dtype);
   const int64_t row_bytes = static_cast<int64_t>(e.cols) / info.block_elems * info.block_bytes;
+  kernels::DequantRow(e.dtype, e.data + view_.rows[row].token * row_bytes, static_cast<int64_t>(e.cols), out);
+}
+
+void StepContext::Embed() {
   GroupRange rows = NormRows();
   for (int r = rows.begin; r < rows.end; ++r) {
     if (!private_ || o_.member->thread() == 0) o_.team->bad_layer[static_cast<size_t>(r)] = -1;
-    kernels::DequantRow(e.dtype, e.data + view_.rows[r].token * row_bytes, static_cast<int64_t>(e.cols), X(r));
+    EmbedRow(r, X(r));
   }
   Stamp(trace::Owner::kOther);
 }
@@ -210,13 +226,14 @@ bool StepContext::FinalNorm(const float* weight) {
   for (int i = part.begin; i < part.end; ++i) {
     AddNormRow(view_.logits_rows[i], weight, to.Row(i), last_layer);
     Quantise(to.Row(i), d, to, i);
+    SaveHidden(i, to.Row(i));
   }
   Stamp(trace::Owner::kAllReduceMove);
   has_pending_ = false;
   input_ = &to;
   input_rows_ = view_.num_logits_rows;
   if (!private_ && !SyncRank()) return false;
-  if (o_.member->thread() == 0) {  // FNV-1a over 32-bit words: a guard against a rank that went astray, not a cipher
+  if (o_.member->thread() == 0 && o_.config->arch != kHeadArch) {  // FNV-1a over 32-bit words: a guard against a rank that went astray, not a cipher
     uint64_t hash = 0xcbf29ce484222325ull;
     for (int i = 0; i < view_.num_logits_rows; ++i) {
       for (int j = 0; j < d; ++j) {
@@ -259,6 +276,7 @@ void ColumnLinear::Run(StepContext& c, float* out, int64_t ld_out) const {
 }
 
 void ColumnBias::Run(StepContext& c, float* out, int64_t ld_out) const {
+  if (values == nullptr) return;
   const GroupRange groups = c.MyPart(num_groups);
   const int first = groups.begin * 16, count = (groups.end - groups.begin) * 16;
   for (int row = 0; row < c.input_rows(); ++row)

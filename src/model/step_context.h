@@ -18,6 +18,7 @@
 #include "device/cpu/memory.h"
 #include "kernels/cpu/kernels.h"
 #include "model/batch.h"
+#include "model/taps.h"
 #include "trace/step_breakdown.h"
 
 namespace lockstep::comm {
@@ -39,6 +40,11 @@ struct RankShard;
 class RankWeights;
 struct RopeTable;
 struct ShardPlan;
+
+// Rows of earlier steps that the paths of a step's rows may name.
+inline constexpr int kMaxPathRows = 256;
+// Hidden states that a draft head keeps between its steps.
+inline constexpr int kHiddenStates = 512;
 
 // Rows up to this many are normed and quantised by every thread for itself, which is cheaper than a barrier.
 inline constexpr int kPrivateRows = 4;
@@ -73,12 +79,19 @@ struct TeamBuffers {
   int split_row_heads;
   device::cpu::ZeroVector<float> split_results;
   std::vector<int32_t> bad_layer;  // [T] first layer whose norm met a non-finite row, or -1
+
+  Taps taps;             // of a target with draft heads
+  Activations features;  // [T, inputs of fc on this rank], of a draft head
+  // [kHiddenStates, D] of a draft head: what its rows left for the positions after theirs.
+  device::cpu::ZeroVector<float> hidden;
 };
 
 // The step's input, the same for all members.
 struct StepView {
   const BatchRow* rows = nullptr;
   int num_rows = 0;
+  // rows[num_rows ..]: not computed; earlier steps stored their keys, and rows may have them as ancestors.
+  int num_path_rows = 0;
   const BatchSequence* sequences = nullptr;
   int num_sequences = 0;
   const int32_t* pages = nullptr;        // page table of all sequences
@@ -86,6 +99,11 @@ struct StepView {
   int num_logits_rows = 0;
   float* logits = nullptr;  // [num_logits_rows, ld_logits] shared by all ranks
   int64_t ld_logits = 0;
+  bool save_taps = false;  // of a target: rows leave their taps
+  // Of a draft head: whether features are taps or hidden states; where the hidden states of the rows that want logits go,
+  // in their order.
+  bool fused = false;
+  int hidden_out = 0;
 };
 
 // A place among (row, query head) items.
@@ -103,6 +121,7 @@ struct StepContextOptions {
   const RopeTable* rope;
   kv::KvStore* kv;
   TeamBuffers* team;
+  const Taps* taps;  // of the target of a draft head; else null
   int max_rows;
   int max_pages_per_sequence;
 };
@@ -139,6 +158,13 @@ class StepContext {
 
   // Layers call these; each returns false when the group is poisoned.
   void Embed();
+  // Of a target: the residual stream is the output of `layer` now; keeps it if it is a tap.
+  void SaveTap(int layer);
+  // Of a draft head: its rows' taps as fc reads them, with an empty residual; or its rows' hidden states as the residual.
+  bool LoadTaps();
+  void LoadHidden();
+  // Pending sum + residual -> concat(norm of the row's embedding, norm of the residual).
+  bool NormPair(const float* embedding_norm, const float* hidden_norm);
   bool Norm(const float* weight, int layer);                 // pending sum + residual -> normed rows
   bool Prepare(Activations& rows, int cols, bool quantise);  // team rows -> what the next matmul reads
   bool FinalNorm(const float* weight);                       // rows that want logits only, compact
@@ -170,6 +196,8 @@ class StepContext {
   bool fault_round = false;    // rounds activations toward zero in steps of more than one row
 
  private:
+  void EmbedRow(int row, float* out) const;
+  void SaveHidden(int logits_idx, const float* normed);
   float* X(int row) {
     return (private_ ? mine_x_.data() : o_.team->x.data()) + static_cast<int64_t>(row) * o_.team->ld_x;
   }
@@ -183,6 +211,7 @@ class StepContext {
   StepView view_;
   bool private_ = false;
   std::vector<float> mine_x_;
+  std::vector<float> tap_;  // one normed tap
   Activations mine_;
   Activations* input_ = nullptr;
   int input_rows_ = 0;

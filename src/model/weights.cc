@@ -42,11 +42,13 @@ class RankWeights::Planner {
   Status Walk() {
     const int heads_k = shard_.q_heads.count() * static_cast<int>(config_.head_dim);
     LS_ASSIGN_OR_RETURN(out_->embedding, source_.Get("token_embd.weight"));
+    if (config_.arch == kHeadArch) LS_RETURN_IF_ERROR(Head());
     out_->layers.resize(config_.num_layers);
     for (uint32_t i = 0; i < config_.num_layers; ++i) {
       LayerWeights& layer = out_->layers[i];
       auto name = [i](const char* part) { return fmt::format("blk.{}.{}.weight", i, part); };
-      LS_RETURN_IF_ERROR(Norm(name("attn_norm"), &layer.attention_norm));
+      LS_RETURN_IF_ERROR(
+          Norm(name(config_.arch == kHeadArch ? "hidden_norm" : "attn_norm"), &layer.attention_norm));
       LS_RETURN_IF_ERROR(Heads(name("attn_q"), shard_.q_heads, config_.rope_interleaved, &layer.q));
       LS_RETURN_IF_ERROR(Heads(name("attn_k"), shard_.kv_heads, config_.rope_interleaved, &layer.k));
       LS_RETURN_IF_ERROR(Heads(name("attn_v"), shard_.kv_heads, false, &layer.v));
@@ -71,6 +73,20 @@ class RankWeights::Planner {
     }
     LS_RETURN_IF_ERROR(Norm("output_norm.weight", &out_->output_norm));
     return Column(config_.tied_embeddings ? "token_embd.weight" : "output.weight", shard_.vocab, &out_->output);
+  }
+
+  Status Head() {
+    HeadWeights& head = out_->head;
+    const Eagle3Config& c = config_.eagle3;
+    if (c.fc_norm) {
+      head.tap_norms.resize(c.tap_layers.size());
+      for (size_t i = 0; i < head.tap_norms.size(); ++i)
+        LS_RETURN_IF_ERROR(Norm(fmt::format("fc_norm.{}.weight", i), &head.tap_norms[i]));
+    }
+    LS_RETURN_IF_ERROR(Row("fc.weight", shard_.fc.begin, shard_.fc.count(), plan_.taps_tree, &RankShard::taps, kBlock,
+                           &head.fc));
+    if (c.fc_bias) LS_RETURN_IF_ERROR(Norm("fc.bias", &head.fc_bias));
+    return Norm("blk.0.embd_norm.weight", &head.embedding_norm);
   }
 
   uint8_t* Take(int64_t bytes) {

@@ -30,6 +30,14 @@ struct LayerWeights {
   RowLinear down;
 };
 
+// What a draft head has before its one layer, whose attention_norm is that of the hidden state.
+struct HeadWeights {
+  std::vector<const float*> tap_norms;     // [number of taps] each [Ht], with Eagle3Config::fc_norm
+  RowLinear fc;                            // taps side by side -> D
+  const float* fc_bias = nullptr;          // [D], if the checkpoint has one
+  const float* embedding_norm = nullptr;
+};
+
 class RankWeights {
  public:
   // Allocates and lays out everything; the matrices are not filled yet.
@@ -40,6 +48,7 @@ class RankWeights {
   void PackShare(const WeightSource& source, int thread, int num_threads);
 
   TensorRef embedding;  // in the file, unpacked: rows are copied
+  HeadWeights head;  // of a draft head
   std::vector<LayerWeights> layers;
   const float* output_norm = nullptr;
   ColumnLinear output;

@@ -104,6 +104,12 @@ int Governor::RoundsPerProbe() const {
       std::clamp(kRoundsPerProbeAndGain * gain, double{kLeastRoundsPerProbe}, double{kMostRoundsPerProbe}));
 }
 
+double Governor::tokens_per_second() const {
+  if (plain_mean_secs_ <= 0) return 0;
+  const double over_plain = cost_secs_ > 0 ? std::max(1.0, credit_secs_ / cost_secs_) : 1.0;
+  return over_plain * static_cast<double>(round_.size()) / plain_mean_secs_;
+}
+
 bool Governor::RetryDue(const DrafterState& drafter, double round_secs) const {
   if (drafter.plain_since < drafter.retry_after) return false;
   if (drafter.plain_since >= kLongestWait) return true;

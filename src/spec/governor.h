@@ -127,6 +127,8 @@ class Governor {
   int budget(int i) const;
   // A node less likely than this, by a drafter's own account, costs more than it brings; drafters stop there.
   float min_reach() const { return min_reach_; }
+  // Tokens that a second has brought lately, drafts included.
+  double tokens_per_second() const;
   std::span<const RequestDecision> Decide();
   void EndRound(std::span<const RequestOutcome> outcomes);
 

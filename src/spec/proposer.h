@@ -27,6 +27,8 @@ struct DraftBudget {
   int max_nodes = 0;  // at most step::kMaxTreeNodes; 0: propose nothing
   ShapeLimit shape = ShapeLimit::kTree;
   float min_reach = 0;  // a node less likely to be reached is not worth its row
+  // What a second brings otherwise: a drafter stops where its own time would bring less. 0: the shape is fixed, fill it.
+  float tokens_per_second = 0;
 };
 
 struct ProposeContext {
@@ -37,6 +39,9 @@ struct ProposeContext {
   // For drafters that sample: the same noise on their own logits as the target's (step/noise.h).
   uint64_t seed = 0;
   float temperature = 0;
+  // For drafters that read the target's features: what the round before left to be moved by the target's next step, as
+  // slots. A slot that is not among the targets is its position.
+  std::span<const step::KvMove> pending_moves;
 };
 
 class Proposer {

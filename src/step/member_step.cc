@@ -13,6 +13,7 @@
 #include "model/shard.h"
 #include "model/step_context.h"
 #include "model/weights.h"
+#include "step/draft_step.h"
 #include "trace/step_breakdown.h"
 
 namespace lockstep::step {
@@ -26,18 +27,18 @@ bool NeedsSampler(const SamplingSpec& s) {
 }  // namespace
 
 SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, int num_sequences, int context_tokens,
-                           int max_rows)
+                           int max_rows, size_t begin, bool is_draft)
     : pages_per_sequence(CeilDiv(context_tokens, kKvChunk)),
       context(context_tokens),
       ld_logits(AlignUp<int64_t>(config.vocab, 16)),
       all_reduce_elems(static_cast<size_t>(max_rows) * AlignUp<size_t>(config.hidden, kBlock)) {
-  size_t used = 0;
+  size_t used = begin;
   auto take = [&used](size_t bytes) {
     size_t at = used;
     used += AlignUp<size_t>(bytes, 4096);
     return at;
   };
-  take(2 * AlignUp<size_t>(sizeof(StepInput), 4096));
+  input_ = take(2 * AlignUp<size_t>(sizeof(StepInput), 4096));
   output_ = take(sizeof(StepOutput));
   history_ = take(sizeof(int32_t) * static_cast<size_t>(num_sequences) * static_cast<size_t>(context));
   pages_ = take(sizeof(int32_t) * static_cast<size_t>(num_sequences) * static_cast<size_t>(pages_per_sequence));
@@ -47,11 +48,12 @@ SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, in
   all_reduce_bytes_ = comm::CpuShared::SharedBytes(comm::CpuShared::kMaxPartials, all_reduce_elems);
   all_reduce_ = take(all_reduce_bytes_);
   logits_ = take(sizeof(float) * kMaxLogitsRows * static_cast<size_t>(ld_logits));
-  total_bytes = used;
+  draft_parts_ = take(is_draft ? sizeof(DraftPart) * kMaxLogitsRows * static_cast<size_t>(num_members) : 0);
+  end = used;
 }
 
 StepInput* SharedLayout::Input(std::byte* base, int parity) const {
-  return reinterpret_cast<StepInput*>(base + static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
+  return reinterpret_cast<StepInput*>(base + input_ + static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
 }
 StepOutput* SharedLayout::Output(std::byte* base) const {
   return reinterpret_cast<StepOutput*>(base + output_);
@@ -64,6 +66,9 @@ int32_t* SharedLayout::Pages(std::byte* base) const {
 }
 SharedLayout::Candidate* SharedLayout::Candidates(std::byte* base, int member) const {
   return reinterpret_cast<Candidate*>(base + candidates_) + static_cast<int64_t>(member) * kMaxLogitsRows;
+}
+DraftPart* SharedLayout::DraftParts(std::byte* base, int member) const {
+  return reinterpret_cast<DraftPart*>(base + draft_parts_) + static_cast<int64_t>(member) * kMaxLogitsRows;
 }
 float* SharedLayout::Logits(std::byte* base) const {
   return reinterpret_cast<float*>(base + logits_);
@@ -90,14 +95,12 @@ void TreeOfRows(const StepInput& in, const StepSequence& s, DraftTree* tree) {
 MemberStep::MemberStep(std::unique_ptr<model::StepContext> context, const SharedLayout& layout, std::byte* shared,
                        int num_tokens)
     : context_(std::move(context)),
-      architecture_(model::FindArchitecture(context_->config().arch)),
+      architecture_(&model::ForwardOf(context_->config().arch)),
       member_(context_->member()),
       layout_(layout),
       shared_(shared),
       num_tokens_(num_tokens),
-      sampler_(num_tokens, context_->kernels()) {
-  LS_CHECK(architecture_ != nullptr);  // the config was read with the same table
-}
+      sampler_(num_tokens, context_->kernels()) {}
 
 MemberStep::~MemberStep() = default;
 
@@ -111,6 +114,12 @@ void MemberStep::CopyAccepted(const StepInput& in) {
       context_->kv().CopySlot(layer, layout_.Pages(shared_) + copy.sequence * layout_.pages_per_sequence,
                               copy.from_slot, copy.to_slot);
     }
+  }
+  model::Taps& taps = context_->team().taps;
+  if (taps.layers.empty() || member_.thread() != 0) return;
+  for (int i = 0; i < in.num_copies; ++i) {
+    const KvCopy& copy = in.copies[i];
+    std::copy_n(taps.At(copy.sequence, copy.from_slot), taps.ld(), taps.At(copy.sequence, copy.to_slot));
   }
 }
 
@@ -234,8 +243,18 @@ bool MemberStep::Run(int parity) {
 
   model::BatchSequence sequences[kMaxStepSequences];
   for (int q = 0; q < in.num_sequences; ++q) sequences[q] = in.sequences[q].kv;
-  c.Begin({in.rows, in.num_rows, sequences, in.num_sequences, layout_.Pages(shared_), in.logits_rows,
-           in.num_logits_rows, layout_.Logits(shared_), layout_.ld_logits});
+  model::StepView view;
+  view.rows = in.rows;
+  view.num_rows = in.num_rows;
+  view.sequences = sequences;
+  view.num_sequences = in.num_sequences;
+  view.pages = layout_.Pages(shared_);
+  view.logits_rows = in.logits_rows;
+  view.num_logits_rows = in.num_logits_rows;
+  view.logits = layout_.Logits(shared_);
+  view.ld_logits = layout_.ld_logits;
+  view.save_taps = in.save_taps != 0;
+  c.Begin(view);
   if (!architecture_->forward(c)) return false;
   // The syncs of this step lie between the digests of the last one and here.
   if (!CheckDigests()) return false;

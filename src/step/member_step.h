@@ -28,9 +28,13 @@ struct StepBreakdown;
 
 namespace lockstep::step {
 
-// Places inside the group's shared area, the same in every rank.
+struct DraftPart;
+
+// Places of one model inside the group's shared area, the same in every rank.
 struct SharedLayout {
-  SharedLayout(const model::ModelConfig& config, int num_members, int num_sequences, int context, int max_rows);
+  // begin: where the model's part of the area begins, at a page. is_draft: a draft's, with no output of its own.
+  SharedLayout(const model::ModelConfig& config, int num_members, int num_sequences, int context, int max_rows,
+               size_t begin = 0, bool is_draft = false);
 
   // A member's best value of its part of the vocabulary.
   struct Candidate {
@@ -44,6 +48,7 @@ struct SharedLayout {
   int32_t* History(std::byte* base, int sequence) const;
   int32_t* Pages(std::byte* base) const;
   Candidate* Candidates(std::byte* base, int member) const;  // [kMaxLogitsRows]
+  DraftPart* DraftParts(std::byte* base, int member) const;  // [kMaxLogitsRows], of a draft
   float* Logits(std::byte* base) const;                      // [kMaxLogitsRows, ld_logits]
   trace::StepBreakdown* Breakdown(std::byte* base, int member) const;
   int64_t* WeightBytes(std::byte* base, int rank) const;  // that a step reads of this rank's weights
@@ -52,10 +57,10 @@ struct SharedLayout {
   int pages_per_sequence, context;
   int64_t ld_logits;
   size_t all_reduce_elems;
-  size_t total_bytes;
+  size_t end;  // of the model's part
 
  private:
-  size_t output_, history_, pages_, candidates_, breakdowns_, weight_bytes_, all_reduce_, logits_;
+  size_t input_, output_, history_, pages_, candidates_, breakdowns_, weight_bytes_, all_reduce_, logits_, draft_parts_;
   size_t all_reduce_bytes_;
 };
 

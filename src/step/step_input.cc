@@ -9,7 +9,7 @@ StepSequence& Append(StepInput& input, int sequence, int num_rows, int committed
   LS_CHECK_LT(input.num_sequences, kMaxStepSequences);
   LS_CHECK_LE(input.num_rows + num_rows, kMaxStepRows);
   StepSequence& s = input.sequences[input.num_sequences++];
-  s.kv = {committed, sequence * page_stride};
+  s.kv = {committed, sequence * page_stride, sequence};
   s.slot = sequence;
   s.first_row = input.num_rows;
   s.num_rows = num_rows;
@@ -36,7 +36,7 @@ void AddPrefill(StepInput& input, int sequence, std::span<const int32_t> tokens,
   for (int i = 0; i < n; ++i) {
     const int row = s.first_row + i, position = first_position + i;
     input.rows[row] = {tokens[static_cast<size_t>(i)], position, input.num_sequences - 1,
-                       i == 0 ? -1 : row - 1,          position, 0};
+                       i == 0 ? -1 : row - 1,          position, 0, 0};
   }
   input.num_rows += n;
   if (sample_last) WantLogits(input, s, input.num_rows - 1);
@@ -49,7 +49,7 @@ void AddTree(StepInput& input, int sequence, const DraftTree& tree, int committe
     const int row = s.first_row + i;
     const int parent = i == 0 ? -1 : s.first_row + tree.parents[i];
     const int position = i == 0 ? committed : input.rows[parent].position + 1;
-    input.rows[row] = {tree.tokens[i], position, input.num_sequences - 1, parent, committed + i, 0};
+    input.rows[row] = {tree.tokens[i], position, input.num_sequences - 1, parent, committed + i, 0, 0};
   }
   input.num_rows += tree.num_rows();
   for (int i = 0; i < tree.num_rows(); ++i) WantLogits(input, s, s.first_row + i);

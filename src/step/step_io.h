@@ -32,6 +32,7 @@ struct StepSequence {
   int32_t num_prompt_tokens;  // of the history: the prompt, then the committed output
   int32_t num_output_tokens;
   SamplingSpec sampling;
+  int32_t noise_offset;  // of a draft: what a row predicts stands at row.position + noise_offset in the target's text
 };
 
 // Copies the kv of one slot of a sequence to another, before the step's own rows are stored: the accepted path of the
@@ -48,6 +49,11 @@ struct StepInput {
   int32_t num_sequences;
   int32_t num_logits_rows;
   int32_t num_copies;
+  int32_t save_taps;  // of a target with draft heads: rows leave their taps
+  // Of a draft's step (StepRunner::RunDraft); else 0.
+  int32_t num_path_rows;  // rows[num_rows ..] that are ancestors only (model/batch.h)
+  int32_t fused;          // a head's features are taps, else hidden states
+  int32_t hidden_out;     // where the hidden states of the rows that want logits go, in their order
   model::BatchRow rows[kMaxStepRows];
   StepSequence sequences[kMaxStepSequences];
   int32_t logits_rows[kMaxLogitsRows];

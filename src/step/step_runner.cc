@@ -24,7 +24,8 @@
 namespace lockstep::step {
 namespace {
 
-enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3 };
+// Then two for each draft.
+enum Command : uint32_t { kStepEven = 1, kStepOdd = 2, kCheck = 3, kDraftEven = 4 };
 
 const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   switch (isa) {
@@ -52,21 +53,18 @@ Status CatchBadAlloc(F f) {
   }
 }
 
+void ClearInput(StepInput& in) {
+  in.num_rows = in.num_sequences = in.num_logits_rows = in.num_copies = 0;
+  in.save_taps = in.num_path_rows = in.fused = in.hidden_out = 0;
+}
+
 Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
   if (text.empty()) return device::cpu::BestIsa(device::cpu::Features());
   return device::cpu::ParseIsa(text);
 }
 
-}  // namespace
-
-struct StepRunner::Impl {
-  Impl(std::shared_ptr<const model::WeightSource> s, const StepOptions& o, model::ShardPlan p, const SharedLayout& l)
-      : source(std::move(s)), options(o), plan(std::move(p)), layout(l), ranks(static_cast<size_t>(o.tp)) {}
-  // The leader's thread is the caller's: it gets back the CPUs that it came with.
-  ~Impl() {
-    if (!caller_cpus.empty()) (void)device::cpu::PinThread(caller_cpus);
-  }
-
+// One model on the ranks: the target, or a draft.
+struct Part {
   // What the threads of one rank share. In process mode each process fills its own only.
   struct RankState {
     Status status;
@@ -75,83 +73,155 @@ struct StepRunner::Impl {
     kv::KvStore kv;
   };
 
-  Status BuildRank(int rank);
-  Result<std::unique_ptr<MemberStep>> SetUp(comm::Member& member);
-  Status MakeMemberStep(comm::Member& member, RankState& state, std::unique_ptr<MemberStep>* step);
-  Status MemberMain(comm::Member& member);
-  Status RunCommand(uint32_t command, const char* what);
+  Part(std::shared_ptr<const model::WeightSource> s, model::ShardPlan p, const SharedLayout& l, int rows, DType kv)
+      : source(std::move(s)), plan(std::move(p)), layout(l), max_rows(rows), kv_dtype(kv), ranks(plan.ranks.size()) {}
 
   std::shared_ptr<const model::WeightSource> source;
-  StepOptions options;
   model::ShardPlan plan;
   SharedLayout layout;
-  const kernels::CpuKernels* kernels = nullptr;
+  int max_rows;
+  DType kv_dtype;
   model::RopeTable rope;
   std::vector<RankState> ranks;
+  uint64_t num_steps = 0;
+};
+
+// What one member runs.
+struct Program {
+  std::unique_ptr<MemberStep> target;
+  std::vector<std::unique_ptr<DraftStep>> drafts;
+};
+
+Result<std::unique_ptr<Part>> PlanPart(std::shared_ptr<const model::WeightSource> source, const StepOptions& o,
+                                       int context, int max_rows, DType kv_dtype, size_t begin, bool is_draft) {
+  const model::ModelConfig& config = source->config();
+  if (config.head_dim % kLanes != 0) {
+    return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
+  }
+  if (IsQuantised(kv_dtype) && config.head_dim % kBlock != 0) {
+    return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
+                                       config.head_dim, kBlock));
+  }
+  LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
+  const SharedLayout layout(config, o.tp * o.threads, o.num_sequences, context, max_rows, begin, is_draft);
+  auto part = std::make_unique<Part>(std::move(source), std::move(plan), layout, max_rows, kv_dtype);
+  part->rope = model::MakeRopeTable(part->source->config(), context);
+  return part;
+}
+
+}  // namespace
+
+struct StepRunner::Impl {
+  explicit Impl(const StepOptions& o) : options(o) {}
+  // The leader's thread is the caller's: it gets back the CPUs that it came with.
+  ~Impl() {
+    if (!caller_cpus.empty()) (void)device::cpu::PinThread(caller_cpus);
+  }
+
+  Part& target() { return *parts[0]; }
+  const Part& target() const { return *parts[0]; }
+  Part& draft(int i) { return *parts[static_cast<size_t>(i) + 1]; }
+  bool is_target(const Part& part) const { return &part == parts[0].get(); }
+
+  Status BuildRank(Part& part, int rank);
+  Result<Program> SetUp(comm::Member& member);
+  Status LoadPart(comm::Member& member, Part& part);
+  Result<std::unique_ptr<model::StepContext>> MakeContext(comm::Member& member, Part& part);
+  Status MakeProgram(comm::Member& member, Program* program);
+  Status MemberMain(comm::Member& member);
+
+  StepOptions options;
+  const kernels::CpuKernels* kernels = nullptr;
+  std::vector<std::unique_ptr<Part>> parts;  // the target, then the drafts
   std::byte* shared = nullptr;
   std::unique_ptr<comm::RankPool> pool;
-  std::unique_ptr<MemberStep> leader;
-  std::vector<int> caller_cpus;  // before the leader was pinned; empty: it was not
-  uint64_t num_steps = 0;
+  Program leader;
+  std::vector<int> caller_cpus;             // before the leader was pinned; empty: it was not
   std::vector<trace::StepBreakdown> taken;  // by member, at the last TakeBreakdowns
 };
 
-Status StepRunner::Impl::BuildRank(int rank) {
-  RankState& state = ranks[static_cast<size_t>(rank)];
-  const model::RankShard& shard = plan.ranks[static_cast<size_t>(rank)];
-  LS_ASSIGN_OR_RETURN(state.weights, model::RankWeights::Plan(*source, plan, rank));
-  const model::ModelConfig& c = source->config();
-  LS_ASSIGN_OR_RETURN(
-      state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers), options.num_sequences * layout.pages_per_sequence,
-                                     shard.kv_heads.count(), static_cast<int>(c.head_dim), options.kv_dtype}));
-  state.team =
-      std::make_unique<model::TeamBuffers>(c, shard, options.max_rows, layout.pages_per_sequence, options.threads);
+Status StepRunner::Impl::BuildRank(Part& part, int rank) {
+  Part::RankState& state = part.ranks[static_cast<size_t>(rank)];
+  const model::RankShard& shard = part.plan.ranks[static_cast<size_t>(rank)];
+  LS_ASSIGN_OR_RETURN(state.weights, model::RankWeights::Plan(*part.source, part.plan, rank));
+  const model::ModelConfig& c = part.source->config();
+  LS_ASSIGN_OR_RETURN(state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers),
+                                                     options.num_sequences * part.layout.pages_per_sequence,
+                                                     shard.kv_heads.count(), static_cast<int>(c.head_dim),
+                                                     part.kv_dtype}));
+  state.team = std::make_unique<model::TeamBuffers>(c, shard, part.max_rows, part.layout.pages_per_sequence,
+                                                    options.threads);
+  if (is_target(part)) {
+    for (const DraftOptions& draft : options.drafts) {
+      const model::ModelConfig& d = draft.source->config();
+      if (d.arch == model::kHeadArch) state.team->taps.Create(d.eagle3.tap_layers, options.num_sequences, c.hidden);
+    }
+  }
   return OkStatus();
 }
 
-Result<std::unique_ptr<MemberStep>> StepRunner::Impl::SetUp(comm::Member& member) {
+Status StepRunner::Impl::LoadPart(comm::Member& member, Part& part) {
+  Part::RankState& state = part.ranks[static_cast<size_t>(member.rank())];
+  if (member.thread() == 0) {
+    state.status = CatchBadAlloc([&] { return BuildRank(part, member.rank()); });
+    if (state.status.ok()) *part.layout.WeightBytes(shared, member.rank()) = state.weights->bytes_read_per_step();
+  }
+  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
+  if (!state.status.ok()) return state.status;
+  state.weights->PackShare(*part.source, member.thread(), member.threads_per_rank());
+  // One table for all threads of a process: of all ranks, or of this one. The vote of all ends its making.
+  const bool by_process = options.rank_mode == comm::RankMode::kProcess;
+  const int table_members = (by_process ? 1 : options.tp) * options.threads;
+  const int table_member = (by_process ? 0 : member.rank() * options.threads) + member.thread();
+  const model::GroupRange positions = model::ThreadGroups(part.layout.context, table_member, table_members);
+  part.rope.Fill(positions.begin, positions.end);
+  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
+  return OkStatus();
+}
+
+Result<Program> StepRunner::Impl::SetUp(comm::Member& member) {
   if (!options.cpus.empty()) {
     const int cpu = options.cpus[static_cast<size_t>(member.rank())][static_cast<size_t>(member.thread())];
     // A refused pin costs speed, never results.
     if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
   }
-  RankState& state = ranks[static_cast<size_t>(member.rank())];
-  if (member.thread() == 0) {
-    state.status = CatchBadAlloc([&] { return BuildRank(member.rank()); });
-    if (state.status.ok()) *layout.WeightBytes(shared, member.rank()) = state.weights->bytes_read_per_step();
-  }
-  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
-  if (!state.status.ok()) return state.status;
-  state.weights->PackShare(*source, member.thread(), member.threads_per_rank());
-  // One table for all threads of a process: of all ranks, or of this one. The vote of all ends its making.
-  const bool by_process = options.rank_mode == comm::RankMode::kProcess;
-  const int table_members = (by_process ? 1 : options.tp) * options.threads;
-  const int table_member = (by_process ? 0 : member.rank() * options.threads) + member.thread();
-  const model::GroupRange positions = model::ThreadGroups(options.context, table_member, table_members);
-  rope.Fill(positions.begin, positions.end);
-  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
-
-  std::unique_ptr<MemberStep> step;
-  LS_RETURN_IF_ERROR(CatchBadAlloc([&] { return MakeMemberStep(member, state, &step); }));
-  return step;
+  for (const auto& part : parts) LS_RETURN_IF_ERROR(LoadPart(member, *part));
+  Program program;
+  LS_RETURN_IF_ERROR(CatchBadAlloc([&] { return MakeProgram(member, &program); }));
+  return program;
 }
 
-Status StepRunner::Impl::MakeMemberStep(comm::Member& member, RankState& state, std::unique_ptr<MemberStep>* step) {
+Result<std::unique_ptr<model::StepContext>> StepRunner::Impl::MakeContext(comm::Member& member, Part& part) {
+  Part::RankState& state = part.ranks[static_cast<size_t>(member.rank())];
   model::StepContextOptions o = {};
   o.kernels = kernels;
   o.member = &member;
-  LS_ASSIGN_OR_RETURN(o.shared, comm::CpuShared::Create(layout.AllReduceArea(shared), comm::CpuShared::kMaxPartials,
-                                                        layout.all_reduce_elems));
-  o.config = &source->config();
-  o.plan = &plan;
+  LS_ASSIGN_OR_RETURN(o.shared,
+                      comm::CpuShared::Create(part.layout.AllReduceArea(shared), comm::CpuShared::kMaxPartials,
+                                              part.layout.all_reduce_elems));
+  o.config = &part.source->config();
+  o.plan = &part.plan;
   o.weights = state.weights.get();
-  o.rope = &rope;
+  o.rope = &part.rope;
   o.kv = &state.kv;
   o.team = state.team.get();
-  o.max_rows = options.max_rows;
-  o.max_pages_per_sequence = layout.pages_per_sequence;
-  const int num_tokens = options.num_tokens > 0 ? options.num_tokens : static_cast<int>(source->config().vocab);
-  *step = std::make_unique<MemberStep>(std::make_unique<model::StepContext>(o), layout, shared, num_tokens);
+  if (!is_target(part)) o.taps = &target().ranks[static_cast<size_t>(member.rank())].team->taps;
+  o.max_rows = part.max_rows;
+  o.max_pages_per_sequence = part.layout.pages_per_sequence;
+  return std::make_unique<model::StepContext>(o);
+}
+
+Status StepRunner::Impl::MakeProgram(comm::Member& member, Program* program) {
+  const auto vocab = static_cast<int>(target().source->config().vocab);
+  const int num_tokens = options.num_tokens > 0 ? options.num_tokens : vocab;
+  LS_ASSIGN_OR_RETURN(auto context, MakeContext(member, target()));
+  program->target = std::make_unique<MemberStep>(std::move(context), target().layout, shared, num_tokens);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    Part& part = *parts[i];
+    LS_ASSIGN_OR_RETURN(context, MakeContext(member, part));
+    program->drafts.push_back(std::make_unique<DraftStep>(std::move(context), part.layout, shared,
+                                                          part.source->config().eagle3.draft_to_target, num_tokens));
+  }
   return OkStatus();
 }
 
@@ -166,7 +236,14 @@ Status StepRunner::Impl::MemberMain(comm::Member& member) {
     return OkStatus();
   }
   while (member.WaitCommand(&command)) {
-    bool ok = command == kCheck ? (*mine)->CheckAgreement() : (*mine)->Run(command == kStepEven ? 0 : 1);
+    bool ok = false;
+    if (command == kCheck) {
+      ok = mine->target->CheckAgreement();
+    } else if (command < kDraftEven) {
+      ok = mine->target->Run(command == kStepEven ? 0 : 1);
+    } else {
+      ok = mine->drafts[(command - kDraftEven) / 2]->Run(static_cast<int>((command - kDraftEven) % 2));
+    }
     if (!ok) break;
   }
   return OkStatus();
@@ -179,22 +256,18 @@ StepRunner::~StepRunner() {
 
 Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const model::WeightSource> source,
                                                        const StepOptions& o) {
-  const model::ModelConfig& config = source->config();
-  if (config.head_dim % kLanes != 0) {
-    return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
-  }
-  if (IsQuantised(o.kv_dtype) && config.head_dim % kBlock != 0) {
-    return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
-                                       config.head_dim, kBlock));
-  }
   if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
-  LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
-  SharedLayout layout(config, o.tp * o.threads, o.num_sequences, o.context, o.max_rows);
-  auto impl = std::make_unique<Impl>(std::move(source), o, std::move(plan), layout);
+  auto impl = std::make_unique<Impl>(o);
+  LS_ASSIGN_OR_RETURN(auto part, PlanPart(std::move(source), o, o.context, o.max_rows, o.kv_dtype, 0, false));
+  impl->parts.push_back(std::move(part));
+  for (const DraftOptions& draft : o.drafts) {
+    LS_ASSIGN_OR_RETURN(part, PlanPart(draft.source, o, draft.context, draft.max_rows, draft.kv_dtype,
+                                       impl->parts.back()->layout.end, true));
+    impl->parts.push_back(std::move(part));
+  }
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
   LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
   impl->kernels = &KernelsOf(isa);
-  impl->rope = model::MakeRopeTable(impl->source->config(), o.context);
 
   if (!o.cpus.empty()) {
     LS_ASSIGN_OR_RETURN(impl->caller_cpus, device::cpu::AllowedCpus());
@@ -204,7 +277,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   group.world_size = o.tp;
   group.threads_per_rank = o.threads;
   group.mode = o.rank_mode;
-  group.shared_bytes = layout.total_bytes;
+  group.shared_bytes = impl->parts.back()->layout.end;
   group.timeout_secs = o.timeout_secs;
   group.oversubscribed = o.oversubscribed;
   group.fault = Env::Get().fault;
@@ -219,12 +292,19 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   impl->leader = std::move(mine).value();
   impl->taken.resize(static_cast<size_t>(o.tp * o.threads));
   auto runner = std::unique_ptr<StepRunner>(new StepRunner(std::move(impl)));
-  runner->input().num_rows = 0;
+  ClearInput(runner->input());
+  for (int draft = 0; draft < runner->num_drafts(); ++draft) {
+    ClearInput(runner->draft_input(draft));
+    // Nobody shares a draft's pages: each sequence has all of its own.
+    Part& p = runner->impl_->draft(draft);
+    int32_t* pages = p.layout.Pages(runner->impl_->shared);
+    for (int i = 0; i < o.num_sequences * p.layout.pages_per_sequence; ++i) pages[i] = i;
+  }
   return runner;
 }
 
 const model::ModelConfig& StepRunner::config() const {
-  return impl_->source->config();
+  return impl_->target().source->config();
 }
 const StepOptions& StepRunner::options() const {
   return impl_->options;
@@ -234,23 +314,23 @@ const char* StepRunner::isa_name() const {
 }
 
 StepInput& StepRunner::input() {
-  return *impl_->layout.Input(impl_->shared, static_cast<int>(impl_->num_steps % 2));
+  return *impl_->target().layout.Input(impl_->shared, static_cast<int>(impl_->target().num_steps % 2));
 }
 
 int32_t* StepRunner::history(int sequence) {
-  return impl_->layout.History(impl_->shared, sequence);
+  return impl_->target().layout.History(impl_->shared, sequence);
 }
 int32_t* StepRunner::page_table(int sequence) {
-  return impl_->layout.Pages(impl_->shared) + sequence * impl_->layout.pages_per_sequence;
+  return impl_->target().layout.Pages(impl_->shared) + sequence * impl_->target().layout.pages_per_sequence;
 }
 int StepRunner::num_pages() const {
-  return impl_->options.num_sequences * impl_->layout.pages_per_sequence;
+  return impl_->options.num_sequences * impl_->target().layout.pages_per_sequence;
 }
 uint64_t StepRunner::num_steps() const {
-  return impl_->num_steps;
+  return impl_->target().num_steps;
 }
 int StepRunner::pages_per_sequence() const {
-  return impl_->layout.pages_per_sequence;
+  return impl_->target().layout.pages_per_sequence;
 }
 
 Status StepRunner::Run() {
@@ -258,33 +338,81 @@ Status StepRunner::Run() {
   StepInput& in = input();
   LS_CHECK_GE(in.num_rows, 1);
   LS_CHECK_LE(in.num_rows, m.options.max_rows);
-  const int parity = static_cast<int>(m.num_steps % 2);
-  in.step = m.num_steps++;
+  const int parity = static_cast<int>(m.target().num_steps % 2);
+  in.step = m.target().num_steps++;
   comm::Member& member = m.pool->leader();
   member.PostCommand(parity == 0 ? kStepEven : kStepOdd);
-  if (!m.leader->Run(parity)) return member.group().error();
-  StepInput& next = input();
-  next.num_rows = next.num_sequences = next.num_logits_rows = next.num_copies = 0;
+  if (!m.leader.target->Run(parity)) return member.group().error();
+  ClearInput(input());
   return OkStatus();
+}
+
+int StepRunner::num_drafts() const {
+  return static_cast<int>(impl_->parts.size()) - 1;
+}
+const model::ModelConfig& StepRunner::draft_config(int draft) const {
+  return impl_->draft(draft).source->config();
+}
+int StepRunner::draft_context(int draft) const {
+  return impl_->draft(draft).layout.context;
+}
+int StepRunner::draft_pages_per_sequence(int draft) const {
+  return impl_->draft(draft).layout.pages_per_sequence;
+}
+
+StepInput& StepRunner::draft_input(int draft) {
+  Part& part = impl_->draft(draft);
+  return *part.layout.Input(impl_->shared, static_cast<int>(part.num_steps % 2));
+}
+
+Status StepRunner::RunDraft(int draft) {
+  Impl& m = *impl_;
+  Part& part = m.draft(draft);
+  StepInput& in = draft_input(draft);
+  LS_CHECK_GE(in.num_rows, 1);
+  LS_CHECK_LE(in.num_rows, part.max_rows);
+  LS_CHECK_LE(in.num_path_rows, model::kMaxPathRows);
+  LS_CHECK_LE(in.hidden_out + in.num_logits_rows, model::kHiddenStates);
+  const int parity = static_cast<int>(part.num_steps % 2);
+  in.step = part.num_steps++;
+  comm::Member& member = m.pool->leader();
+  member.PostCommand(kDraftEven + 2 * static_cast<uint32_t>(draft) + static_cast<uint32_t>(parity));
+  if (!m.leader.drafts[static_cast<size_t>(draft)]->Run(parity)) return member.group().error();
+  ClearInput(draft_input(draft));
+  return OkStatus();
+}
+
+int StepRunner::Candidates(int draft, int logits_idx, bool sampled, std::span<DraftCandidate> out) const {
+  const Impl& m = *impl_;
+  const SharedLayout& layout = impl_->draft(draft).layout;
+  std::array<const DraftPart*, comm::kMaxMembers> parts;
+  const int num = m.options.tp * m.options.threads;
+  for (int i = 0; i < num; ++i) parts[static_cast<size_t>(i)] = layout.DraftParts(m.shared, i) + logits_idx;
+  return MergeParts({parts.data(), static_cast<size_t>(num)}, sampled, out);
+}
+
+std::span<const float> StepRunner::draft_logits(int draft, int logits_idx) const {
+  const SharedLayout& layout = impl_->draft(draft).layout;
+  return {layout.Logits(impl_->shared) + logits_idx * layout.ld_logits, draft_config(draft).vocab};
 }
 
 Status StepRunner::CheckAgreement() {
   comm::Member& member = impl_->pool->leader();
   member.PostCommand(kCheck);
-  if (!impl_->leader->CheckAgreement()) return member.group().error();
+  if (!impl_->leader.target->CheckAgreement()) return member.group().error();
   return OkStatus();
 }
 
 const StepOutput& StepRunner::output() const {
-  return *impl_->layout.Output(impl_->shared);
+  return *impl_->target().layout.Output(impl_->shared);
 }
 
 std::span<const float> StepRunner::logits(int logits_idx) const {
-  return {impl_->layout.Logits(impl_->shared) + logits_idx * impl_->layout.ld_logits, config().vocab};
+  return {impl_->target().layout.Logits(impl_->shared) + logits_idx * impl_->target().layout.ld_logits, config().vocab};
 }
 
 trace::Stopwatch& StepRunner::watch() {
-  return impl_->leader->context().watch();
+  return impl_->leader.target->context().watch();
 }
 
 std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
@@ -294,7 +422,7 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   std::vector<trace::StepBreakdown> since;
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
-    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.layout.Breakdown(m.shared, static_cast<int>(i));
+    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
     trace::StepBreakdown diff = now;
     for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
     diff.num_steps -= m.taken[i].num_steps;
@@ -305,7 +433,7 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
 }
 
 StepCensus StepRunner::census() const {
-  return impl_->leader->census();
+  return impl_->leader.target->census();
 }
 
 StepTraffic StepRunner::Traffic(int context, int rows, int logits_rows) const {
@@ -313,10 +441,10 @@ StepTraffic StepRunner::Traffic(int context, int rows, int logits_rows) const {
   StepTraffic traffic;
   int64_t kv_heads = 0;  // of all ranks: two ranks may hold the same head
   for (int rank = 0; rank < m.options.tp; ++rank) {
-    traffic.weights += *m.layout.WeightBytes(m.shared, rank);
-    kv_heads += m.plan.ranks[static_cast<size_t>(rank)].kv_heads.count();
+    traffic.weights += *m.target().layout.WeightBytes(m.shared, rank);
+    kv_heads += m.target().plan.ranks[static_cast<size_t>(rank)].kv_heads.count();
   }
-  const int64_t token_bytes = kv_heads * 2 * m.ranks[0].kv.row_bytes() * config().num_layers;
+  const int64_t token_bytes = kv_heads * 2 * m.target().ranks[0].kv.row_bytes() * config().num_layers;
   traffic.kv = token_bytes * (context + rows);
   traffic.rows = token_bytes * rows + int64_t{logits_rows} * config().vocab * static_cast<int64_t>(sizeof(float));
   return traffic;

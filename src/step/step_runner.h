@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "comm/rank_mode.h"
+#include "step/draft_step.h"
 #include "step/step_io.h"
 #include "trace/step_breakdown.h"
 
@@ -26,6 +27,14 @@ struct ModelConfig;
 }  // namespace lockstep::model
 
 namespace lockstep::step {
+
+// A draft head or draft model that runs on the same ranks.
+struct DraftOptions {
+  std::shared_ptr<const model::WeightSource> source;
+  int context = 0;     // positions that its cache may hold
+  int max_rows = 256;  // of its steps
+  DType kv_dtype = DType::kF16;
+};
 
 struct StepOptions {
   int tp = 1;
@@ -40,6 +49,7 @@ struct StepOptions {
   int num_tokens = 0;   // ids that may be sampled; 0: all rows of the output layer. Rows behind are padding
   std::string cpu_isa;  // empty: the widest
   double timeout_secs = 30;
+  std::vector<DraftOptions> drafts;  // at most one head, since the target leaves taps for one
 };
 
 class StepRunner {
@@ -66,6 +76,20 @@ class StepRunner {
   const StepOutput& output() const;
   // The logits of row i of the step's logits rows, [V]; valid until the next Run. For tests and log-probabilities.
   std::span<const float> logits(int logits_idx) const;
+
+  // Drafts, by their number in StepOptions::drafts. Their steps and the target's come in any order.
+  int num_drafts() const;
+  const model::ModelConfig& draft_config(int draft) const;
+  int draft_context(int draft) const;
+  int draft_pages_per_sequence(int draft) const;
+  // The input of a draft's next step, empty; valid until RunDraft. Pages of a draft belong to its sequences for good.
+  StepInput& draft_input(int draft);
+  Status RunDraft(int draft);
+  // The likeliest tokens after row i of the step's logits rows, at most kDraftTopK, best first; returns how many, 0 if
+  // the row's numbers are not finite. sampled: its request samples. Valid until the next RunDraft.
+  int Candidates(int draft, int logits_idx, bool sampled, std::span<DraftCandidate> out) const;
+  // [draft vocabulary] For tests and probes.
+  std::span<const float> draft_logits(int draft, int logits_idx) const;
 
   // Compares the last step's digests on all ranks; Run does it one step late. Call when a request ends.
   Status CheckAgreement();

@@ -297,4 +297,19 @@ bool Attend(StepContext& c, int layer, const HeadNorms& norms) {
   return ok;
 }
 
+bool SelfAttention(StepContext& c, int layer) {
+  const LayerWeights& w = c.weights().layers[static_cast<size_t>(layer)];
+  TeamBuffers& team = c.team();
+  PrefetchFirstPages(c, layer);
+  w.q.Run(c, team.q.data(), team.ld_q);
+  w.q_bias.Run(c, team.q.data(), team.ld_q);
+  w.k.Run(c, team.k.data(), team.ld_kv);
+  w.k_bias.Run(c, team.k.data(), team.ld_kv);
+  w.v.Run(c, team.v.data(), team.ld_kv);
+  w.v_bias.Run(c, team.v.data(), team.ld_kv);
+  if (!Attend(c, layer, w.head_norms)) return false;
+  w.attention_out.Run(c);
+  return true;
+}
+
 }  // namespace lockstep::model

@@ -24,4 +24,7 @@ void PrefetchFirstPages(StepContext& c, int layer);
 // False when the group is poisoned.
 bool Attend(StepContext& c, int layer, const HeadNorms& norms = {});
 
+// The attention half of a layer: projections of the normed rows, attention, output projection. Leaves the sum pending.
+bool SelfAttention(StepContext& c, int layer);
+
 }  // namespace lockstep::model

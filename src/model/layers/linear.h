@@ -25,7 +25,7 @@ struct ColumnLinear {
 // The bias of a ColumnLinear, cut as its outputs: after Run, one addition an output. Each thread adds to the columns that
 // its own Run has just written.
 struct ColumnBias {
-  const float* values = nullptr;  // [columns of this rank, padded to 16 with zeros]
+  const float* values = nullptr;  // [columns of this rank, padded to 16 with zeros]; null: none, and Run does nothing
   int num_groups = 0;             // of 16 columns
 
   void Run(StepContext& c, float* out, int64_t ld_out) const;
