@@ -25,9 +25,7 @@ class HeadKeys {
 
   Status Bad(const std::string& key, const std::string& text) const { return CorruptFile(Text(key, text)); }
   Status NotBuilt(const std::string& key, const std::string& text) const { return Unsupported(Text(key, text)); }
-  Status OtherTarget(const std::string& key, const std::string& text) const {
-    return InvalidArgument(Text(key, text));
-  }
+  Status OtherTarget(const std::string& key, const std::string& text) const { return InvalidArgument(Text(key, text)); }
 
   // Where a key of eagle_config stands; empty if nowhere.
   std::string Place(const std::string& key) const {
@@ -148,7 +146,8 @@ Status ReadLlama3(const HeadKeys& keys, const std::string& group, ModelConfig* c
   c->rope_freq_factors.resize(c->head_dim / 2);
   const double log_theta = kernels::ref::Log64(c->rope_theta);
   for (size_t i = 0; i < c->rope_freq_factors.size(); ++i) {
-    const double wave = 2 * std::numbers::pi * kernels::ref::Exp64(log_theta * (2.0 * static_cast<double>(i) / c->head_dim));
+    const double wave =
+        2 * std::numbers::pi * kernels::ref::Exp64(log_theta * (2.0 * static_cast<double>(i) / c->head_dim));
     const double blend = std::clamp((trained / wave - low) / (high - low), 0.0, 1.0);
     c->rope_freq_factors[i] = static_cast<float>(1 / ((1 - blend) / factor + blend));
   }
@@ -202,8 +201,8 @@ Status ReadTaps(const HeadKeys& keys, const ModelConfig* target, Eagle3Config* c
   if (place != kLayerIds && json.Has(kLayerIds)) {
     LS_ASSIGN_OR_RETURN(auto top, json.GetUints(kLayerIds, 0, kMaxLayers, kMaxLayers));
     if (top != ids) {
-      return keys.Bad(
-          place, fmt::format("[{}], but {} is [{}]", fmt::join(ids, ", "), kLayerIds, fmt::join(top, ", ")));
+      return keys.Bad(place,
+                      fmt::format("[{}], but {} is [{}]", fmt::join(ids, ", "), kLayerIds, fmt::join(top, ", ")));
     }
   }
   if (ids.size() != kNumTaps) {

@@ -82,7 +82,8 @@ class Eagle3Head : public WeightSource {
     const bool is_matrix = t.shape.size() == 2;
     TensorRef ref{name, *t.type->dtype, is_matrix ? t.shape[0] : 1, t.shape.back(), t.data, t.bytes};
     if (name != kEmbedding) {
-      const bool quantise = is_matrix && options.weight_dtype && ref.cols % GetDTypeInfo(*options.weight_dtype).block_elems == 0;
+      const bool quantise =
+          is_matrix && options.weight_dtype && ref.cols % GetDTypeInfo(*options.weight_dtype).block_elems == 0;
       LS_RETURN_IF_ERROR(quantise ? Quantise(t, *options.weight_dtype, &ref)
                                   : CheckValues(t, FindNotFinite(ref.dtype, t.data, t.num_elems()), ref.dtype));
     }
@@ -92,8 +93,9 @@ class Eagle3Head : public WeightSource {
 
   Status CheckValues(const SafetensorsTensor& t, const std::optional<BadElement>& bad, DType type) const {
     if (!bad) return OkStatus();
-    return CorruptFile(fmt::format("{}: tensor {}: element {} is {}{}", files_->FileOf(t), t.name, bad->index, bad->value,
-                                   std::isfinite(bad->value) ? fmt::format(", too large for {}", DTypeName(type)) : ""));
+    return CorruptFile(
+        fmt::format("{}: tensor {}: element {} is {}{}", files_->FileOf(t), t.name, bad->index, bad->value,
+                    std::isfinite(bad->value) ? fmt::format(", too large for {}", DTypeName(type)) : ""));
   }
 
   Status Quantise(const SafetensorsTensor& t, DType type, TensorRef* ref) {
@@ -163,9 +165,8 @@ Result<ModelConfig> ReadEagle3Config(const Safetensors& files) {
 }
 
 bool LooksLikeEagle3(const Safetensors& files) {
-  return std::any_of(files.tensors().begin(), files.tensors().end(), [](const SafetensorsTensor& t) {
-    return t.name == "fc.weight" || t.name == "model.fc.weight";
-  });
+  return std::any_of(files.tensors().begin(), files.tensors().end(),
+                     [](const SafetensorsTensor& t) { return t.name == "fc.weight" || t.name == "model.fc.weight"; });
 }
 
 }  // namespace lockstep::model

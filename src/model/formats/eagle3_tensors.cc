@@ -15,18 +15,12 @@ struct Name {
 
 // Behind midlayer. or layers.0.; here behind blk.0.
 constexpr Name kLayerNames[] = {
-    {"input_layernorm.weight", "embd_norm.weight"},
-    {"hidden_norm.weight", "hidden_norm.weight"},
-    {"self_attn.q_proj.weight", "attn_q.weight"},
-    {"self_attn.k_proj.weight", "attn_k.weight"},
-    {"self_attn.v_proj.weight", "attn_v.weight"},
-    {"self_attn.q_proj.bias", "attn_q.bias"},
-    {"self_attn.k_proj.bias", "attn_k.bias"},
-    {"self_attn.v_proj.bias", "attn_v.bias"},
-    {"self_attn.o_proj.weight", "attn_output.weight"},
-    {"post_attention_layernorm.weight", "ffn_norm.weight"},
-    {"mlp.gate_proj.weight", "ffn_gate.weight"},
-    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"input_layernorm.weight", "embd_norm.weight"},    {"hidden_norm.weight", "hidden_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},      {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},      {"self_attn.q_proj.bias", "attn_q.bias"},
+    {"self_attn.k_proj.bias", "attn_k.bias"},          {"self_attn.v_proj.bias", "attn_v.bias"},
+    {"self_attn.o_proj.weight", "attn_output.weight"}, {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},       {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"},
 };
 constexpr Name kOtherNames[] = {
@@ -144,8 +138,8 @@ Result<HeadTensors> FindHeadTensors(const Safetensors& files) {
     if (IsIgnored(t.name)) continue;
     const std::string here = NameHere(t.name);
     if (here.empty()) {
-      return Unsupported(fmt::format("{}: tensor {}: no EAGLE-3 head here has it", files.FileOf(t),
-                                     GgufFile::Shown(t.name)));
+      return Unsupported(
+          fmt::format("{}: tensor {}: no EAGLE-3 head here has it", files.FileOf(t), GgufFile::Shown(t.name)));
     }
     const auto [it, is_new] = found.emplace(here, &t);
     if (!is_new) {
@@ -164,9 +158,10 @@ Status CheckHeadTensors(const Safetensors& files, const HeadTensors& tensors, ui
   if (check.Has("fc.weight")) {
     const SafetensorsTensor& fc = *tensors.find("fc.weight")->second;
     if (fc.shape == std::vector<uint64_t>{h, 2 * h} && 2 * h != 3 * ht) {
-      return Unsupported(fmt::format("{}: tensor {}: shape [{}, {}] is that of an EAGLE-1 or EAGLE-2 head, EAGLE-3 has "
-                                     "[{}, {}]",
-                                     files.FileOf(fc), fc.name, h, 2 * h, h, 3 * ht));
+      return Unsupported(
+          fmt::format("{}: tensor {}: shape [{}, {}] is that of an EAGLE-1 or EAGLE-2 head, EAGLE-3 has "
+                      "[{}, {}]",
+                      files.FileOf(fc), fc.name, h, 2 * h, h, 3 * ht));
     }
   }
   LS_RETURN_IF_ERROR(check.Need("fc.weight", {h, 3 * ht}));
@@ -180,8 +175,7 @@ Status CheckHeadTensors(const Safetensors& files, const HeadTensors& tensors, ui
   LS_RETURN_IF_ERROR(check.Need("blk.0.attn_q.weight", {q, 2 * h}));
   LS_RETURN_IF_ERROR(check.Need("blk.0.attn_k.weight", {kv, 2 * h}));
   LS_RETURN_IF_ERROR(check.Need("blk.0.attn_v.weight", {kv, 2 * h}));
-  config->qkv_bias =
-      check.Has("blk.0.attn_q.bias") || check.Has("blk.0.attn_k.bias") || check.Has("blk.0.attn_v.bias");
+  config->qkv_bias = check.Has("blk.0.attn_q.bias") || check.Has("blk.0.attn_k.bias") || check.Has("blk.0.attn_v.bias");
   if (c.qkv_bias) {
     LS_RETURN_IF_ERROR(check.Need("blk.0.attn_q.bias", {q}));
     LS_RETURN_IF_ERROR(check.Need("blk.0.attn_k.bias", {kv}));
@@ -199,17 +193,18 @@ Status CheckHeadTensors(const Safetensors& files, const HeadTensors& tensors, ui
   if (c.eagle3.own_embedding) {
     LS_RETURN_IF_ERROR(check.Need("token_embd.weight", {target_vocab, h}));
   } else if (h != ht) {
-    return NotFound(fmt::format("{}: tensor embed_tokens.weight: missing, and the target's rows of {} do not fit a head of "
-                                "hidden size {}",
-                                files.path(), ht, h));
+    return NotFound(
+        fmt::format("{}: tensor embed_tokens.weight: missing, and the target's rows of {} do not fit a head of "
+                    "hidden size {}",
+                    files.path(), ht, h));
   }
   if (check.Has("output.weight")) return check.Need("output.weight", {c.vocab, h});
   const bool whole_vocab = c.vocab == target_vocab && c.eagle3.draft_to_target.empty();
   if (whole_vocab && (h == ht || (c.tied_embeddings && c.eagle3.own_embedding))) return OkStatus();
-  return NotFound(fmt::format("{}: tensor lm_head.weight: missing, and the target's [{}, {}] does not fit a head of [{}, "
-                              "{}]{}",
-                              files.path(), target_vocab, ht, c.vocab, h,
-                              c.eagle3.draft_to_target.empty() ? "" : " with a map d2t"));
+  return NotFound(fmt::format(
+      "{}: tensor lm_head.weight: missing, and the target's [{}, {}] does not fit a head of [{}, "
+      "{}]{}",
+      files.path(), target_vocab, ht, c.vocab, h, c.eagle3.draft_to_target.empty() ? "" : " with a map d2t"));
 }
 
 }  // namespace lockstep::model

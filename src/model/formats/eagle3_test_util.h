@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,11 +17,10 @@
 
 namespace lockstep::model::testing {
 
-using Json = nlohmann::ordered_json;
-
 // Sizes of the heads that HeadFolder writes.
 struct HeadShape {
-  uint64_t hidden = 64, target_hidden = 64, ffn = 96, heads = 4, kv_heads = 2, head_dim = 16, vocab = 96, draft_vocab = 32;
+  uint64_t hidden = 64, target_hidden = 64, ffn = 96, heads = 4, kv_heads = 2, head_dim = 16, vocab = 96,
+           draft_vocab = 32;
   uint32_t target_layers = 12;
 };
 
@@ -45,8 +44,9 @@ class FakeTarget : public WeightSource {
     const bool output = name == "output.weight";
     if (name != "token_embd.weight" && !(output && !config_.tied_embeddings)) return NotFound("fake: no such tensor");
     const std::vector<float>& v = output ? output_ : embedding_;
-    return TensorRef{std::string(name), DType::kF32, config_.vocab, config_.hidden,
-                     reinterpret_cast<const uint8_t*>(v.data()), v.size() * 4};
+    return TensorRef{
+        std::string(name), DType::kF32, config_.vocab, config_.hidden, reinterpret_cast<const uint8_t*>(v.data()),
+        v.size() * 4};
   }
   void Fetch(std::span<const uint8_t>) const override { ++num_fetched; }
   void Drop(std::span<const uint8_t>) const override { ++num_dropped; }
@@ -101,24 +101,25 @@ std::string BytesOf(const std::vector<T>& v) {
 class HeadFolder {
  public:
   explicit HeadFolder(const HeadShape& s = {}, const std::string& type = "BF16") : shape(s), type_(type) {
-    config = {{"architectures", {"LlamaForCausalLMEagle3"}},
-              {"model_type", "llama"},
-              {"num_hidden_layers", 1},
-              {"hidden_size", s.hidden},
-              {"intermediate_size", s.ffn},
-              {"num_attention_heads", s.heads},
-              {"num_key_value_heads", s.kv_heads},
-              {"head_dim", s.head_dim},
-              {"rms_norm_eps", 1e-5},
-              {"rope_theta", 10000},
-              {"rope_scaling", nullptr},
-              {"hidden_act", "silu"},
-              {"vocab_size", s.vocab},
-              {"draft_vocab_size", s.draft_vocab},
-              {"max_position_embeddings", 2048},
-              {"tie_word_embeddings", false},
-              {"eagle_config", {{"eagle_aux_hidden_state_layer_ids", {1, 5, 8}}, {"use_aux_hidden_state", true}}}};
-    if (s.target_hidden != s.hidden) config["target_hidden_size"] = s.target_hidden;
+    auto text = [](uint64_t x) { return std::to_string(x); };
+    config = {{"architectures", R"(["LlamaForCausalLMEagle3"])"},
+              {"model_type", R"("llama")"},
+              {"num_hidden_layers", "1"},
+              {"hidden_size", text(s.hidden)},
+              {"intermediate_size", text(s.ffn)},
+              {"num_attention_heads", text(s.heads)},
+              {"num_key_value_heads", text(s.kv_heads)},
+              {"head_dim", text(s.head_dim)},
+              {"rms_norm_eps", "1e-05"},
+              {"rope_theta", "10000"},
+              {"rope_scaling", "null"},
+              {"hidden_act", R"("silu")"},
+              {"vocab_size", text(s.vocab)},
+              {"draft_vocab_size", text(s.draft_vocab)},
+              {"max_position_embeddings", "2048"},
+              {"tie_word_embeddings", "false"},
+              {"eagle_config", R"({"eagle_aux_hidden_state_layer_ids": [1, 5, 8], "use_aux_hidden_state": true})"}};
+    if (s.target_hidden != s.hidden) config["target_hidden_size"] = text(s.target_hidden);
     const uint64_t h = s.hidden, q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
     std::vector<int64_t> d2t;
     std::vector<uint8_t> t2d(s.vocab, 0);
@@ -169,36 +170,41 @@ class HeadFolder {
   // stand behind the header: at any but 8 the data is not aligned.
   std::string Write(int num_files = 1, int pad = 0) {
     static int counter = 0;
-    path_ = std::filesystem::temp_directory_path() / ("lockstep-head-" + std::to_string(getpid()) + "-" +
-                                                      std::to_string(counter++));
+    path_ = std::filesystem::temp_directory_path() /
+            ("lockstep-head-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
     std::filesystem::create_directories(path_);
-    std::ofstream(path_ / "config.json") << config.dump(2);
-    Json map = Json::object();
+    std::string text;
+    for (const auto& [key, value] : config) text += (text.empty() ? "{\"" : ",\n \"") + key + "\": " + value;
+    std::ofstream(path_ / "config.json") << text << "}\n";
+    std::string map;
     for (int f = 0; f < num_files; ++f) {
-      const std::string name = num_files == 1 ? "model.safetensors"
-                                              : "model-0000" + std::to_string(f + 1) + "-of-0000" +
-                                                    std::to_string(num_files) + ".safetensors";
-      Json header = Json::object();
-      std::string data;
+      const std::string of = std::to_string(num_files);
+      const std::string name =
+          num_files == 1 ? "model.safetensors" : "model-" + std::to_string(f + 1) + "-of-" + of + ".safetensors";
+      std::string header, data;
       for (size_t i = static_cast<size_t>(f); i < tensors.size(); i += static_cast<size_t>(num_files)) {
         const FileTensor& t = tensors[i];
-        header[t.name] = {{"dtype", t.type}, {"shape", t.shape}, {"data_offsets", {data.size(), data.size() + t.data.size()}}};
+        std::string shape_text;
+        for (uint64_t dim : t.shape) shape_text += (shape_text.empty() ? "" : ",") + std::to_string(dim);
+        header += (header.empty() ? "{\"" : ",\"") + t.name + "\":{\"dtype\":\"" + t.type + "\",\"shape\":[" +
+                  shape_text + "],\"data_offsets\":[" + std::to_string(data.size()) + "," +
+                  std::to_string(data.size() + t.data.size()) + "]}";
         data += t.data;
-        map[t.name] = name;
+        map += (map.empty() ? "\"" : ",\"") + t.name + "\":\"" + name + "\"";
       }
-      std::string text = header.dump();
-      text += std::string((8 - text.size() % 8) % 8 + static_cast<size_t>(pad), ' ');
-      const uint64_t length = text.size();
+      header += "}";
+      header += std::string((8 - header.size() % 8) % 8 + static_cast<size_t>(pad), ' ');
+      const uint64_t length = header.size();
       std::ofstream out(path_ / name, std::ios::binary);
       out.write(reinterpret_cast<const char*>(&length), sizeof length);
-      out << text << data;
+      out << header << data;
     }
-    if (num_files > 1) std::ofstream(path_ / "model.safetensors.index.json") << Json{{"weight_map", map}}.dump();
+    if (num_files > 1) std::ofstream(path_ / "model.safetensors.index.json") << "{\"weight_map\":{" << map << "}}";
     return path_.string();
   }
 
   HeadShape shape;
-  Json config;
+  std::map<std::string, std::string> config;  // key -> JSON
   std::vector<FileTensor> tensors;
 
  private:
