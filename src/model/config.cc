@@ -6,21 +6,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "model/config_limits.h"
 #include "model/formats/gguf.h"
 #include "model/registry.h"
 
 namespace lockstep::model {
 namespace {
-
-// Upper limits: several times the largest published dense models, and small enough that every product of three of them
-// stays far below 2^63.
-constexpr uint64_t kMaxLayers = 1024;
-constexpr uint64_t kMaxHidden = 1 << 17;
-constexpr uint64_t kMaxFfn = 1 << 20;
-constexpr uint64_t kMaxHeads = 1024;
-constexpr uint64_t kMaxHeadDim = 1024;
-constexpr uint64_t kMaxVocab = 1 << 22;
-constexpr uint64_t kMaxContext = 1 << 26;
 
 // Reads the keys of one architecture with their ranges.
 class KeyReader {

@@ -29,18 +29,18 @@ enum class RopeScaling {
 // The arch of a draft head, which is no model of its own.
 inline constexpr std::string_view kHeadArch = "eagle3";
 
-struct Eagle3Config {                   // of an EAGLE-3 head; arch == "eagle3"
-  uint32_t target_hidden = 0;           // Ht: width of a tap
-  std::vector<int> tap_layers;          // outputs of these target layers (0-based), in the order of fc's columns
-  bool fc_norm = false;                 // an RMSNorm on each tap before fc (EAGLE-3.1)
-  bool fc_bias = false;
-  bool norm_output = false;             // the recurrent hidden is the normed one (post-norm feedback)
-  bool own_embedding = false;
-  std::vector<int32_t> draft_to_target;  // [vocab] target id of each draft id; empty: the same ids
+struct Eagle3Config {                    // of an EAGLE-3 head; arch == "eagle3"
+  uint32_t target_hidden = 0;            // Ht: width of a tap
+  std::vector<int> tap_layers;           // 0-based; the outputs of these target layers, in the order of fc's columns
+  bool fc_norm = false;                  // an RMSNorm on each tap before fc (EAGLE-3.1)
+  bool norm_before_fc = false;           // one RMSNorm over all taps of a row together, [3 * Ht], before fc and fc_norm
+  bool norm_output = false;              // the hidden fed back is the one after the last norm
+  bool own_embedding = false;            // else the target's
+  std::vector<int32_t> draft_to_target;  // [V] target id of each draft id; empty: the same ids
 };
 
 struct ModelConfig {
-  std::string arch;  // "llama", "qwen2", "qwen3"
+  std::string arch;  // "llama", "qwen2", "qwen3", "eagle3"
   std::string name;  // for people; may be empty
   uint32_t num_layers = 0;
   uint32_t hidden = 0;          // D
@@ -59,7 +59,7 @@ struct ModelConfig {
   bool tied_embeddings = false;          // the head is the embedding
   bool qkv_bias = false;                 // q, k and v have biases (qwen2)
   bool qk_norm = false;                  // each head of q and k has an RMSNorm before rope (qwen3)
-  Eagle3Config eagle3;
+  Eagle3Config eagle3;                   // arch "eagle3" only; vocab is then the draft vocabulary
 };
 
 // The config of a file. Reads keys and shapes only, and rope_freqs.weight if there.

@@ -3,6 +3,10 @@ set(LS_MODEL_FORMATS_SOURCES
   config.cc
   inspect.cc
   inspect_safetensors.cc
+  formats/content_hash.cc
+  formats/eagle3_config.cc
+  formats/eagle3_head.cc
+  formats/eagle3_tensors.cc
   formats/ggml_types.cc
   formats/gguf.cc
   formats/gguf_parser.cc
@@ -11,6 +15,7 @@ set(LS_MODEL_FORMATS_SOURCES
   formats/gguf_weights.cc
   formats/json_config.cc
   formats/json_events.cc
+  formats/quantise.cc
   formats/safetensors.cc
   formats/safetensors_folder.cc
   formats/safetensors_header.cc
@@ -18,6 +23,7 @@ set(LS_MODEL_FORMATS_SOURCES
 set(LS_MODEL_FORMATS_TESTS
   config_test.cc
   inspect_test.cc
+  formats/eagle3_head_test.cc
   formats/gguf_corpus_test.cc
   formats/gguf_test.cc
   formats/heap_counter.cc

@@ -64,7 +64,10 @@ StepContext::StepContext(const StepContextOptions& options)
   mine_x_.assign(static_cast<size_t>(kPrivateRows * o_.team->ld_x), 0.0f);
   mine_ = Activations(kPrivateRows, widest);
   linear_.assign(static_cast<size_t>(o_.max_rows + kMaxPathRows), 0);
-  if (o_.config->arch == kHeadArch) tap_.assign(AlignUp<size_t>(o_.config->eagle3.target_hidden, kBlock), 0.0f);
+  if (o_.config->arch == kHeadArch) {
+    const Eagle3Config& head = o_.config->eagle3;
+    taps_.assign(AlignUp<size_t>(head.tap_layers.size() * head.target_hidden, kBlock), 0.0f);
+  }
   for (auto* pages : {&page_k, &page_v}) pages->resize(static_cast<size_t>(o_.max_pages_per_sequence));
   // A tail begins at the last whole committed chunk: at most one chunk of committed keys and the path itself.
   tail_elems_ = static_cast<size_t>(kKvChunk + o_.max_rows);

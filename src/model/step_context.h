@@ -160,6 +160,8 @@ class StepContext {
   void Embed();
   // Of a target: the residual stream is the output of `layer` now; keeps it if it is a tap.
   void SaveTap(int layer);
+  // The last layer is a tap of this step: its output is wanted of all rows.
+  bool TapsOutput() const;
   // Of a draft head: its rows' taps as fc reads them, with an empty residual; or its rows' hidden states as the residual.
   bool LoadTaps();
   void LoadHidden();
@@ -197,6 +199,7 @@ class StepContext {
 
  private:
   void EmbedRow(int row, float* out) const;
+  void NormInPlace(float* x, int d, const float* weight);
   void SaveHidden(int logits_idx, const float* normed);
   float* X(int row) {
     return (private_ ? mine_x_.data() : o_.team->x.data()) + static_cast<int64_t>(row) * o_.team->ld_x;
@@ -211,7 +214,7 @@ class StepContext {
   StepView view_;
   bool private_ = false;
   std::vector<float> mine_x_;
-  std::vector<float> tap_;  // one normed tap
+  std::vector<float> taps_;  // of one row, normed
   Activations mine_;
   Activations* input_ = nullptr;
   int input_rows_ = 0;

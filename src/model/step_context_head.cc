@@ -26,6 +26,20 @@ void StepContext::SaveTap(int layer) {
   }
 }
 
+bool StepContext::TapsOutput() const {
+  const std::vector<int>& layers = o_.team->taps.layers;
+  return view_.save_taps && std::find(layers.begin(), layers.end(), int(o_.config->num_layers) - 1) != layers.end();
+}
+
+void StepContext::NormInPlace(float* x, int d, const float* weight) {
+  kernels::NormArgs args = {};
+  args.x = args.out = x;
+  args.weight = weight;
+  args.eps = o_.config->rms_norm_eps;
+  args.d = d;
+  (void)kernels().add_norm(args);  // what is not finite stays so, and the next norm finds it
+}
+
 bool StepContext::LoadTaps() {
   const Eagle3Config& head = o_.config->eagle3;
   const HeadWeights& w = o_.weights->head;
@@ -36,22 +50,15 @@ bool StepContext::LoadTaps() {
   for (int r = rows.begin; r < rows.end; ++r) {
     const BatchRow& row = view_.rows[r];
     const float* taps = o_.taps->At(view_.sequences[row.sequence].taps_idx, row.feature);
-    for (int t = inputs.begin / ht; t * ht < inputs.end; ++t) {
-      const float* tap = taps + t * ht;
-      if (head.fc_norm) {
-        std::copy_n(tap, ht, tap_.data());
-        kernels::NormArgs args = {};
-        args.x = tap_.data();
-        args.weight = w.tap_norms[static_cast<size_t>(t)];
-        args.eps = o_.config->rms_norm_eps;
-        args.d = ht;
-        args.out = tap_.data();
-        (void)kernels().add_norm(args);
-        tap = tap_.data();
-      }
-      const int begin = std::max(inputs.begin, t * ht), end = std::min(inputs.end, (t + 1) * ht);
-      std::copy(tap + begin - t * ht, tap + end - t * ht, to.Row(r) + begin - inputs.begin);
+    if (head.norm_before_fc || head.fc_norm) {
+      const auto all = static_cast<int>(head.tap_layers.size()) * ht;
+      std::copy_n(taps, all, taps_.data());
+      if (head.norm_before_fc) NormInPlace(taps_.data(), all, w.taps_norm);
+      for (size_t t = 0; t < w.tap_norms.size(); ++t)
+        NormInPlace(&taps_[t * static_cast<size_t>(ht)], ht, w.tap_norms[t]);
+      taps = taps_.data();
     }
+    std::copy(taps + inputs.begin, taps + inputs.end, to.Row(r));
     Quantise(to.Row(r), inputs.count(), to, r);
     if (w.fc_bias != nullptr) {
       std::copy_n(w.fc_bias, o_.config->hidden, X(r));
@@ -79,14 +86,8 @@ bool StepContext::NormPair(const float* embedding_norm, const float* hidden_norm
   const GroupRange rows = NormRows();
   const int d = static_cast<int>(o_.config->hidden);
   for (int r = rows.begin; r < rows.end; ++r) {
-    kernels::NormArgs args = {};
-    args.x = to.Row(r);
-    EmbedRow(r, args.x);
-    args.weight = embedding_norm;
-    args.eps = o_.config->rms_norm_eps;
-    args.d = d;
-    args.out = to.Row(r);
-    (void)kernels().add_norm(args);
+    EmbedRow(r, to.Row(r));
+    NormInPlace(to.Row(r), d, embedding_norm);
     AddNormRow(r, hidden_norm, to.Row(r) + d, 0);
     Quantise(to.Row(r), 2 * d, to, r);
   }

@@ -83,9 +83,10 @@ class RankWeights::Planner {
       for (size_t i = 0; i < head.tap_norms.size(); ++i)
         LS_RETURN_IF_ERROR(Norm(fmt::format("fc_norm.{}.weight", i), &head.tap_norms[i]));
     }
+    if (c.norm_before_fc) LS_RETURN_IF_ERROR(Norm("fc_input_norm.weight", &head.taps_norm));
     LS_RETURN_IF_ERROR(Row("fc.weight", shard_.fc.begin, shard_.fc.count(), plan_.taps_tree, &RankShard::taps, kBlock,
                            &head.fc));
-    if (c.fc_bias) LS_RETURN_IF_ERROR(Norm("fc.bias", &head.fc_bias));
+    if (source_.Get("fc.bias").ok()) LS_RETURN_IF_ERROR(Norm("fc.bias", &head.fc_bias));
     return Norm("blk.0.embd_norm.weight", &head.embedding_norm);
   }
 

@@ -32,9 +32,10 @@ struct LayerWeights {
 
 // What a draft head has before its one layer, whose attention_norm is that of the hidden state.
 struct HeadWeights {
-  std::vector<const float*> tap_norms;     // [number of taps] each [Ht], with Eagle3Config::fc_norm
-  RowLinear fc;                            // taps side by side -> D
-  const float* fc_bias = nullptr;          // [D], if the checkpoint has one
+  const float* taps_norm = nullptr;     // [all taps], with Eagle3Config::norm_before_fc
+  std::vector<const float*> tap_norms;  // [number of taps] each [Ht], with Eagle3Config::fc_norm
+  RowLinear fc;                         // taps side by side -> D
+  const float* fc_bias = nullptr;       // [D], if the checkpoint has one
   const float* embedding_norm = nullptr;
 };
 

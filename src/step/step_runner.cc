@@ -20,6 +20,7 @@
 #include "model/step_context.h"
 #include "model/weights.h"
 #include "step/member_step.h"
+#include "step/model_part.h"
 
 namespace lockstep::step {
 namespace {
@@ -43,16 +44,6 @@ const kernels::CpuKernels& KernelsOf(device::cpu::CpuIsa isa) {
   return kernels::GenericKernels();
 }
 
-// Set-up allocates; a member that runs out of memory must still vote, or the others would wait for it.
-template <typename F>
-Status CatchBadAlloc(F f) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory("no memory for the buffers of a step");
-  }
-}
-
 void ClearInput(StepInput& in) {
   in.num_rows = in.num_sequences = in.num_logits_rows = in.num_copies = 0;
   in.save_taps = in.num_path_rows = in.fused = in.hidden_out = 0;
@@ -63,51 +54,11 @@ Result<device::cpu::CpuIsa> ChooseIsa(const std::string& text) {
   return device::cpu::ParseIsa(text);
 }
 
-// One model on the ranks: the target, or a draft.
-struct Part {
-  // What the threads of one rank share. In process mode each process fills its own only.
-  struct RankState {
-    Status status;
-    std::unique_ptr<model::RankWeights> weights;
-    std::unique_ptr<model::TeamBuffers> team;
-    kv::KvStore kv;
-  };
-
-  Part(std::shared_ptr<const model::WeightSource> s, model::ShardPlan p, const SharedLayout& l, int rows, DType kv)
-      : source(std::move(s)), plan(std::move(p)), layout(l), max_rows(rows), kv_dtype(kv), ranks(plan.ranks.size()) {}
-
-  std::shared_ptr<const model::WeightSource> source;
-  model::ShardPlan plan;
-  SharedLayout layout;
-  int max_rows;
-  DType kv_dtype;
-  model::RopeTable rope;
-  std::vector<RankState> ranks;
-  uint64_t num_steps = 0;
-};
-
 // What one member runs.
 struct Program {
   std::unique_ptr<MemberStep> target;
   std::vector<std::unique_ptr<DraftStep>> drafts;
 };
-
-Result<std::unique_ptr<Part>> PlanPart(std::shared_ptr<const model::WeightSource> source, const StepOptions& o,
-                                       int context, int max_rows, DType kv_dtype, size_t begin, bool is_draft) {
-  const model::ModelConfig& config = source->config();
-  if (config.head_dim % kLanes != 0) {
-    return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
-  }
-  if (IsQuantised(kv_dtype) && config.head_dim % kBlock != 0) {
-    return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
-                                       config.head_dim, kBlock));
-  }
-  LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
-  const SharedLayout layout(config, o.tp * o.threads, o.num_sequences, context, max_rows, begin, is_draft);
-  auto part = std::make_unique<Part>(std::move(source), std::move(plan), layout, max_rows, kv_dtype);
-  part->rope = model::MakeRopeTable(part->source->config(), context);
-  return part;
-}
 
 }  // namespace
 
@@ -118,21 +69,17 @@ struct StepRunner::Impl {
     if (!caller_cpus.empty()) (void)device::cpu::PinThread(caller_cpus);
   }
 
-  Part& target() { return *parts[0]; }
-  const Part& target() const { return *parts[0]; }
-  Part& draft(int i) { return *parts[static_cast<size_t>(i) + 1]; }
-  bool is_target(const Part& part) const { return &part == parts[0].get(); }
+  ModelPart& target() { return *parts[0]; }
+  const ModelPart& target() const { return *parts[0]; }
+  ModelPart& draft(int i) { return *parts[static_cast<size_t>(i) + 1]; }
 
-  Status BuildRank(Part& part, int rank);
   Result<Program> SetUp(comm::Member& member);
-  Status LoadPart(comm::Member& member, Part& part);
-  Result<std::unique_ptr<model::StepContext>> MakeContext(comm::Member& member, Part& part);
   Status MakeProgram(comm::Member& member, Program* program);
   Status MemberMain(comm::Member& member);
 
   StepOptions options;
   const kernels::CpuKernels* kernels = nullptr;
-  std::vector<std::unique_ptr<Part>> parts;  // the target, then the drafts
+  std::vector<std::unique_ptr<ModelPart>> parts;  // the target, then the drafts
   std::byte* shared = nullptr;
   std::unique_ptr<comm::RankPool> pool;
   Program leader;
@@ -140,87 +87,28 @@ struct StepRunner::Impl {
   std::vector<trace::StepBreakdown> taken;  // by member, at the last TakeBreakdowns
 };
 
-Status StepRunner::Impl::BuildRank(Part& part, int rank) {
-  Part::RankState& state = part.ranks[static_cast<size_t>(rank)];
-  const model::RankShard& shard = part.plan.ranks[static_cast<size_t>(rank)];
-  LS_ASSIGN_OR_RETURN(state.weights, model::RankWeights::Plan(*part.source, part.plan, rank));
-  const model::ModelConfig& c = part.source->config();
-  LS_ASSIGN_OR_RETURN(state.kv, kv::KvStore::Create({static_cast<int>(c.num_layers),
-                                                     options.num_sequences * part.layout.pages_per_sequence,
-                                                     shard.kv_heads.count(), static_cast<int>(c.head_dim),
-                                                     part.kv_dtype}));
-  state.team = std::make_unique<model::TeamBuffers>(c, shard, part.max_rows, part.layout.pages_per_sequence,
-                                                    options.threads);
-  if (is_target(part)) {
-    for (const DraftOptions& draft : options.drafts) {
-      const model::ModelConfig& d = draft.source->config();
-      if (d.arch == model::kHeadArch) state.team->taps.Create(d.eagle3.tap_layers, options.num_sequences, c.hidden);
-    }
-  }
-  return OkStatus();
-}
-
-Status StepRunner::Impl::LoadPart(comm::Member& member, Part& part) {
-  Part::RankState& state = part.ranks[static_cast<size_t>(member.rank())];
-  if (member.thread() == 0) {
-    state.status = CatchBadAlloc([&] { return BuildRank(part, member.rank()); });
-    if (state.status.ok()) *part.layout.WeightBytes(shared, member.rank()) = state.weights->bytes_read_per_step();
-  }
-  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
-  if (!state.status.ok()) return state.status;
-  state.weights->PackShare(*part.source, member.thread(), member.threads_per_rank());
-  // One table for all threads of a process: of all ranks, or of this one. The vote of all ends its making.
-  const bool by_process = options.rank_mode == comm::RankMode::kProcess;
-  const int table_members = (by_process ? 1 : options.tp) * options.threads;
-  const int table_member = (by_process ? 0 : member.rank() * options.threads) + member.thread();
-  const model::GroupRange positions = model::ThreadGroups(part.layout.context, table_member, table_members);
-  part.rope.Fill(positions.begin, positions.end);
-  if (!member.SyncRank(comm::SyncOp::kVote)) return member.group().error();
-  return OkStatus();
-}
-
 Result<Program> StepRunner::Impl::SetUp(comm::Member& member) {
   if (!options.cpus.empty()) {
     const int cpu = options.cpus[static_cast<size_t>(member.rank())][static_cast<size_t>(member.thread())];
     // A refused pin costs speed, never results.
     if (Status pinned = device::cpu::PinThread(cpu); !pinned.ok() && member.is_leader()) LogWarning(pinned.message());
   }
-  for (const auto& part : parts) LS_RETURN_IF_ERROR(LoadPart(member, *part));
+  for (const auto& part : parts) LS_RETURN_IF_ERROR(part->Load(member, shared));
   Program program;
   LS_RETURN_IF_ERROR(CatchBadAlloc([&] { return MakeProgram(member, &program); }));
   return program;
 }
 
-Result<std::unique_ptr<model::StepContext>> StepRunner::Impl::MakeContext(comm::Member& member, Part& part) {
-  Part::RankState& state = part.ranks[static_cast<size_t>(member.rank())];
-  model::StepContextOptions o = {};
-  o.kernels = kernels;
-  o.member = &member;
-  LS_ASSIGN_OR_RETURN(o.shared,
-                      comm::CpuShared::Create(part.layout.AllReduceArea(shared), comm::CpuShared::kMaxPartials,
-                                              part.layout.all_reduce_elems));
-  o.config = &part.source->config();
-  o.plan = &part.plan;
-  o.weights = state.weights.get();
-  o.rope = &part.rope;
-  o.kv = &state.kv;
-  o.team = state.team.get();
-  if (!is_target(part)) o.taps = &target().ranks[static_cast<size_t>(member.rank())].team->taps;
-  o.max_rows = part.max_rows;
-  o.max_pages_per_sequence = part.layout.pages_per_sequence;
-  return std::make_unique<model::StepContext>(o);
-}
-
 Status StepRunner::Impl::MakeProgram(comm::Member& member, Program* program) {
-  const auto vocab = static_cast<int>(target().source->config().vocab);
+  const auto vocab = static_cast<int>(target().config().vocab);
   const int num_tokens = options.num_tokens > 0 ? options.num_tokens : vocab;
-  LS_ASSIGN_OR_RETURN(auto context, MakeContext(member, target()));
+  LS_ASSIGN_OR_RETURN(auto context, target().MakeContext(member, shared, *kernels, nullptr));
   program->target = std::make_unique<MemberStep>(std::move(context), target().layout, shared, num_tokens);
   for (size_t i = 1; i < parts.size(); ++i) {
-    Part& part = *parts[i];
-    LS_ASSIGN_OR_RETURN(context, MakeContext(member, part));
+    ModelPart& part = *parts[i];
+    LS_ASSIGN_OR_RETURN(context, part.MakeContext(member, shared, *kernels, &target()));
     program->drafts.push_back(std::make_unique<DraftStep>(std::move(context), part.layout, shared,
-                                                          part.source->config().eagle3.draft_to_target, num_tokens));
+                                                          part.config().eagle3.draft_to_target, num_tokens));
   }
   return OkStatus();
 }
@@ -258,11 +146,19 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
                                                        const StepOptions& o) {
   if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
   auto impl = std::make_unique<Impl>(o);
-  LS_ASSIGN_OR_RETURN(auto part, PlanPart(std::move(source), o, o.context, o.max_rows, o.kv_dtype, 0, false));
-  impl->parts.push_back(std::move(part));
+  ModelPartOptions of = {o.tp, o.threads, o.rank_mode, o.num_sequences, o.context, o.max_rows, o.kv_dtype, {}};
   for (const DraftOptions& draft : o.drafts) {
-    LS_ASSIGN_OR_RETURN(part, PlanPart(draft.source, o, draft.context, draft.max_rows, draft.kv_dtype,
-                                       impl->parts.back()->layout.end, true));
+    const model::ModelConfig& config = draft.source->config();
+    if (config.arch == model::kHeadArch) of.tap_layers = config.eagle3.tap_layers;
+  }
+  LS_ASSIGN_OR_RETURN(auto part, ModelPart::Plan(std::move(source), of, 0, false));
+  impl->parts.push_back(std::move(part));
+  of.tap_layers.clear();
+  for (const DraftOptions& draft : o.drafts) {
+    of.context = draft.context;
+    of.max_rows = draft.max_rows;
+    of.kv_dtype = draft.kv_dtype;
+    LS_ASSIGN_OR_RETURN(part, ModelPart::Plan(draft.source, of, impl->parts.back()->layout.end, true));
     impl->parts.push_back(std::move(part));
   }
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
@@ -296,7 +192,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   for (int draft = 0; draft < runner->num_drafts(); ++draft) {
     ClearInput(runner->draft_input(draft));
     // Nobody shares a draft's pages: each sequence has all of its own.
-    Part& p = runner->impl_->draft(draft);
+    ModelPart& p = runner->impl_->draft(draft);
     int32_t* pages = p.layout.Pages(runner->impl_->shared);
     for (int i = 0; i < o.num_sequences * p.layout.pages_per_sequence; ++i) pages[i] = i;
   }
@@ -304,7 +200,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
 }
 
 const model::ModelConfig& StepRunner::config() const {
-  return impl_->target().source->config();
+  return impl_->target().config();
 }
 const StepOptions& StepRunner::options() const {
   return impl_->options;
@@ -351,7 +247,7 @@ int StepRunner::num_drafts() const {
   return static_cast<int>(impl_->parts.size()) - 1;
 }
 const model::ModelConfig& StepRunner::draft_config(int draft) const {
-  return impl_->draft(draft).source->config();
+  return impl_->draft(draft).config();
 }
 int StepRunner::draft_context(int draft) const {
   return impl_->draft(draft).layout.context;
@@ -361,16 +257,16 @@ int StepRunner::draft_pages_per_sequence(int draft) const {
 }
 
 StepInput& StepRunner::draft_input(int draft) {
-  Part& part = impl_->draft(draft);
+  ModelPart& part = impl_->draft(draft);
   return *part.layout.Input(impl_->shared, static_cast<int>(part.num_steps % 2));
 }
 
 Status StepRunner::RunDraft(int draft) {
   Impl& m = *impl_;
-  Part& part = m.draft(draft);
+  ModelPart& part = m.draft(draft);
   StepInput& in = draft_input(draft);
   LS_CHECK_GE(in.num_rows, 1);
-  LS_CHECK_LE(in.num_rows, part.max_rows);
+  LS_CHECK_LE(in.num_rows, part.options.max_rows);
   LS_CHECK_LE(in.num_path_rows, model::kMaxPathRows);
   LS_CHECK_LE(in.hidden_out + in.num_logits_rows, model::kHiddenStates);
   const int parity = static_cast<int>(part.num_steps % 2);

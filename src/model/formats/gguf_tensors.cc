@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/log.h"
 #include "model/config.h"
+#include "model/formats/content_hash.h"
 #include "model/formats/gguf.h"
 
 namespace lockstep::model {
@@ -53,24 +53,6 @@ Status CheckOne(const GgufFile& file, const Needed& needed) {
   return OkStatus();
 }
 
-// FNV-1a, 64 bits: short, stable by definition, and fast enough for a few kilobytes.
-class Hash {
- public:
-  void Bytes(const void* data, size_t num_bytes) {
-    auto* p = static_cast<const uint8_t*>(data);
-    for (size_t i = 0; i < num_bytes; ++i) state_ = (state_ ^ p[i]) * 0x100000001b3ull;
-  }
-  void Number(uint64_t x) { Bytes(&x, sizeof x); }
-  void Text(std::string_view s) {
-    Number(s.size());
-    Bytes(s.data(), s.size());
-  }
-  uint64_t value() const { return state_; }
-
- private:
-  uint64_t state_ = 0xcbf29ce484222325ull;
-};
-
 }  // namespace
 
 Status CheckTensors(const GgufFile& file, const ModelConfig& c) {
@@ -106,14 +88,8 @@ Status CheckTensors(const GgufFile& file, const ModelConfig& c) {
 }
 
 std::string Fingerprint(const GgufFile& file, const ModelConfig& c) {
-  constexpr uint64_t kSamples = 8, kSampleBytes = 16;  // touches at most 8 pages a tensor
-  Hash hash;
-  hash.Text(c.arch);
-  for (uint64_t x : {c.num_layers, c.hidden, c.ffn, c.num_heads, c.num_kv_heads, c.head_dim, c.vocab}) hash.Number(x);
-  hash.Bytes(&c.rms_norm_eps, sizeof c.rms_norm_eps);
-  hash.Bytes(&c.rope_theta, sizeof c.rope_theta);
-  hash.Bytes(&c.rope_factor, sizeof c.rope_factor);
-
+  ContentHash hash;
+  hash.Sizes(c);
   std::vector<const GgufTensor*> order;
   for (const GgufTensor& t : file.tensors()) order.push_back(&t);
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->name < b->name; });  // a split keeps its hash
@@ -121,17 +97,9 @@ std::string Fingerprint(const GgufFile& file, const ModelConfig& c) {
     hash.Text(t->name);
     hash.Number(t->type->id);
     for (uint64_t dim : t->shape) hash.Number(dim);
-    if (t->bytes <= kSamples * kSampleBytes) {
-      hash.Bytes(t->data, t->bytes);
-      continue;
-    }
-    for (uint64_t i = 0; i < kSamples; ++i) {  // evenly spread, first and last bytes included
-      uint64_t at = (t->bytes - kSampleBytes) / (kSamples - 1) * i;
-      hash.Bytes(t->data + at, kSampleBytes);
-    }
-    hash.Bytes(t->data + t->bytes - kSampleBytes, kSampleBytes);
+    hash.Samples({t->data, static_cast<size_t>(t->bytes)});
   }
-  return fmt::format("{:016x}", hash.value());
+  return hash.Digits();
 }
 
 }  // namespace lockstep::model

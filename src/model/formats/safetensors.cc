@@ -62,6 +62,23 @@ const SafetensorsTensor* Safetensors::Find(std::string_view name) const {
   return it == order_.end() || tensors_[*it].name != name ? nullptr : &tensors_[*it];
 }
 
+const MmapFile* Safetensors::MappingOf(std::span<const uint8_t> data) const {
+  auto it = std::find_if(mappings_.begin(), mappings_.end(), [&](const auto& m) { return m->Holds(data); });
+  return it == mappings_.end() ? nullptr : it->get();
+}
+
+bool Safetensors::Holds(std::span<const uint8_t> data) const {
+  return MappingOf(data) != nullptr;
+}
+
+void Safetensors::Fetch(std::span<const uint8_t> data) const {
+  if (const MmapFile* mapping = MappingOf(data)) mapping->Fetch(data);
+}
+
+void Safetensors::Drop(std::span<const uint8_t> data) const {
+  if (const MmapFile* mapping = MappingOf(data)) mapping->Drop(data);
+}
+
 Result<const SafetensorsTensor*> Safetensors::Get(std::string_view name, std::span<const uint64_t> shape,
                                                   std::initializer_list<std::string_view> types) const {
   const SafetensorsTensor* t = Find(name);

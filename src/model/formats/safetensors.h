@@ -71,6 +71,12 @@ class Safetensors {
   const SafetensorsTensor* Find(std::string_view name) const;  // nullptr if absent
   const std::string& FileOf(const SafetensorsTensor& t) const { return files_[t.file_idx]; }
 
+  // Whether `data` lies in one of the files.
+  bool Holds(std::span<const uint8_t> data) const;
+  // As MmapFile's; data that lies in none of the files is left alone.
+  void Fetch(std::span<const uint8_t> data) const;
+  void Drop(std::span<const uint8_t> data) const;
+
   // The tensor, checked. kNotFound; kCorruptFile: another shape; kUnsupported: a type that is not one of `types`.
   Result<const SafetensorsTensor*> Get(std::string_view name, std::span<const uint64_t> shape,
                                        std::initializer_list<std::string_view> types) const;
@@ -88,7 +94,8 @@ class Safetensors {
   static Result<std::unique_ptr<Safetensors>> OpenFolder(const std::string& path);
   // Takes all that `part` holds; its mapping too.
   void Append(Safetensors&& part);
-  Status IndexTensors();  // sorts order_ by name; kCorruptFile on a duplicate
+  const MmapFile* MappingOf(std::span<const uint8_t> data) const;  // nullptr: none
+  Status IndexTensors();                                           // sorts order_ by name; kCorruptFile on a duplicate
   Status Bad(const SafetensorsTensor& t, const std::string& text) const;
 
   std::string path_;
