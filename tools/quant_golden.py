@@ -6,6 +6,11 @@ Blocks: <TYPE>.bin holds rows as a GGUF file would, <TYPE>.f32 the same rows as 
 f16 values: negative, subnormal and zero ones, and any small integers. Products of an f16 and a block's integers are exact
 in float32, so an engine must give the same bits whether it adds the minimum by a fused multiply-add or not.
 
+Encoded: encode.f32 holds rows of floats, encode.<TYPE>.bin the blocks that the package's quantiser makes of them, which an
+engine that quantises at load must equal byte by byte. Row 0 is of normal numbers; row 1 is exact in bfloat16 and row 2 in
+float16, from subnormal to large; row 3 has blocks of zeros, of one value, of ties between two largest magnitudes, of values
+half way between two steps, of one outlier.
+
 Models: <name>.logits.f32 holds the logits of a tiny model that tools/make_tiny_model.py writes, by the float64 forward of
 tools/reference_forward_numpy.py on the written file; <name>.json the model's fields, the tokens, and how far an engine
 with int8 activations and an f16 cache may be off: the same forward with just these two errors, over the logits' range.
@@ -67,6 +72,37 @@ def rows_of(kind, rng):
     return raw.tobytes(), values.tobytes()
 
 
+ENCODED = ["Q8_0", "Q4_0", "Q4_1"]
+
+
+def rows_to_encode(rng):
+    normal = rng.standard_normal(COLS).astype(np.float32)
+    bf16 = (rng.standard_normal(COLS) * 10.0 ** rng.integers(-3, 3, COLS)).astype(np.float32)
+    bf16 = (bf16.view(np.uint32) & 0xffff0000).view(np.float32)
+    f16 = (rng.standard_normal(COLS) * 10.0 ** rng.integers(-7, 3, COLS // 32).repeat(32)).astype(np.float16)
+    special = rng.standard_normal((COLS // 32, 32)).astype(np.float32)
+    special[0] = 0
+    special[1], special[2] = 0.75, -0.75
+    special[3, 5], special[3, 9] = 4, -4  # the first of them gives Q4_0 its sign
+    special[4, 5], special[4, 9] = -4, 4
+    special[5] = np.arange(32) - 0.5
+    special[5, 0] = 127
+    special[6] = (np.arange(32) - 16) / 2
+    special[6, 0], special[6, 1] = -8, 7
+    special[7, 3] = 1000
+    special[8] = np.abs(special[8])
+    special[9] = -np.abs(special[9])
+    return np.stack([normal, bf16, f16.astype(np.float32), special.reshape(-1)])
+
+
+def encoded(rng):
+    rows = rows_to_encode(rng)
+    files = {"encode.f32": rows.astype("<f4").tobytes()}
+    for kind in ENCODED:
+        files[f"encode.{kind}.bin"] = gguf.quants.quantize(rows, gguf.GGMLQuantizationType[kind]).tobytes()
+    return files
+
+
 def logits_of(name, fields, rng):
     """{file name: bytes} of one model."""
     ids = [int(i) for i in rng.integers(3, fields["vocab"], TOKENS)]
@@ -93,6 +129,7 @@ def main():
     files = {}
     for kind in HALVES:
         files[kind + ".bin"], files[kind + ".f32"] = rows_of(kind, rng)
+    files.update(encoded(np.random.default_rng(SEED + 1)))
     blocks = list(files)
     for name, fields in MODELS.items():
         files.update(logits_of(name, fields, np.random.default_rng(fields["seed"])))

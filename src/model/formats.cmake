@@ -27,5 +27,6 @@ set(LS_MODEL_FORMATS_TESTS
   formats/gguf_corpus_test.cc
   formats/gguf_test.cc
   formats/heap_counter.cc
+  formats/quantise_test.cc
   formats/safetensors_corpus_test.cc
   formats/safetensors_test.cc)
