@@ -110,7 +110,9 @@ Result<std::vector<TreeShare>> CanonicalTree::Share(int world_size) const {
 
 TreeProgram CanonicalTree::TopProgram(const std::vector<TreeShare>& shares) const {
   std::vector<int> stops;
-  for (const TreeShare& share : shares) Cover(0, share.leaves.begin, share.leaves.end, &stops);
+  for (const TreeShare& share : shares) {
+    if (share.leaves.count() > 0) Cover(0, share.leaves.begin, share.leaves.end, &stops);
+  }
   TreeProgram program;
   AppendProgram(0, stops, &program);
   return program;

@@ -58,7 +58,8 @@ class CanonicalTree {
   // then the earlier ranks the larger ones.
   Result<std::vector<TreeShare>> Share(int world_size) const;
 
-  // The tree that is left above the shares: sums the partials of all ranks, in order of first_partial.
+  // The tree that is left above the shares: sums the partials of all ranks, in order of first_partial. A share may be
+  // empty.
   TreeProgram TopProgram(const std::vector<TreeShare>& shares) const;
 
  private:

@@ -38,8 +38,7 @@ Result<ShardPlan> TryPlan(const ModelConfig& c, int world_size) {
   if (is_head) {
     auto shares = plan.taps_tree.Share(world_size);
     if (!shares.ok()) {
-      return InvalidArgument(
-          fmt::format("taps of {} elements are {} pieces", fc, plan.taps_tree.leaves().size()));
+      return InvalidArgument(fmt::format("taps of {} elements are {} pieces", fc, plan.taps_tree.leaves().size()));
     }
     taps = std::move(shares).value();
   }
@@ -81,6 +80,20 @@ Result<ShardPlan> MakeShardPlan(const ModelConfig& config, int world_size) {
                                        plan.status().message(), SupportedWorldSizes(config)));
   }
   return InvalidArgument(fmt::format("--tp {}: must be one of {}", world_size, SupportedWorldSizes(config)));
+}
+
+Result<ShardPlan> MakeDraftPlan(const ModelConfig& config, int world_size) {
+  for (int sharing = std::min(world_size, kMaxLeaves); sharing > 1; --sharing) {
+    auto plan = TryPlan(config, sharing);
+    if (!plan.ok()) continue;
+    plan->world_size = world_size;
+    plan->ranks.resize(static_cast<size_t>(world_size));
+    return plan;
+  }
+  LS_ASSIGN_OR_RETURN(ShardPlan plan, TryPlan(config, 1));
+  plan.world_size = world_size;
+  plan.ranks.resize(static_cast<size_t>(world_size));
+  return plan;
 }
 
 }  // namespace lockstep::model

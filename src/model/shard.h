@@ -19,14 +19,14 @@ namespace lockstep::model {
 // One rank's part. Query heads and F are exact cuts; a kv head whose group of query heads is split between two ranks
 // is computed and kept by both.
 struct RankShard {
-  UnitRange q_heads;
-  UnitRange kv_heads;
-  UnitRange ffn;        // elements of F
-  UnitRange vocab;      // rows; begins at a multiple of 16
-  TreeShare attention;  // in units of head groups
-  TreeShare mlp;        // in units of 32 elements of F
-  UnitRange fc = {};    // of a draft head: inputs of fc
-  TreeShare taps = {};  // of a draft head: in units of 32 inputs of fc
+  UnitRange q_heads = {};
+  UnitRange kv_heads = {};
+  UnitRange ffn = {};    // elements of F
+  UnitRange vocab = {};  // rows; begins at a multiple of 16
+  TreeShare attention;   // in units of head groups
+  TreeShare mlp;         // in units of 32 elements of F
+  UnitRange fc = {};     // of a draft head: inputs of fc
+  TreeShare taps = {};   // of a draft head: in units of 32 inputs of fc
 };
 
 struct ShardPlan {
@@ -39,6 +39,10 @@ struct ShardPlan {
 };
 
 Result<ShardPlan> MakeShardPlan(const ModelConfig& config, int world_size);
+
+// The same for a draft, which runs on its target's ranks: as many of them share it as can, and the others have no part of
+// it (they keep step, and compute the norms for themselves).
+Result<ShardPlan> MakeDraftPlan(const ModelConfig& config, int world_size);
 
 // The world sizes from 1 to 8 that MakeShardPlan accepts, as text: "1, 2, 3".
 std::string SupportedWorldSizes(const ModelConfig& config);

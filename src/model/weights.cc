@@ -27,7 +27,8 @@ class RankWeights::Planner {
 
   Status Run() {
     LS_RETURN_IF_ERROR(Walk());
-    auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(used_), "weights");
+    // A rank without a part of a draft has norms only; the address of its empty arena still says "second walk".
+    auto memory = device::cpu::Memory::Allocate(static_cast<size_t>(std::max<int64_t>(used_, 64)), "weights");
     if (!memory.ok()) return memory.status();
     out_->memory_ = std::move(memory).value();
     base_ = reinterpret_cast<uint8_t*>(out_->memory_.data());
@@ -47,8 +48,7 @@ class RankWeights::Planner {
     for (uint32_t i = 0; i < config_.num_layers; ++i) {
       LayerWeights& layer = out_->layers[i];
       auto name = [i](const char* part) { return fmt::format("blk.{}.{}.weight", i, part); };
-      LS_RETURN_IF_ERROR(
-          Norm(name(config_.arch == kHeadArch ? "hidden_norm" : "attn_norm"), &layer.attention_norm));
+      LS_RETURN_IF_ERROR(Norm(name(config_.arch == kHeadArch ? "hidden_norm" : "attn_norm"), &layer.attention_norm));
       LS_RETURN_IF_ERROR(Heads(name("attn_q"), shard_.q_heads, config_.rope_interleaved, &layer.q));
       LS_RETURN_IF_ERROR(Heads(name("attn_k"), shard_.kv_heads, config_.rope_interleaved, &layer.k));
       LS_RETURN_IF_ERROR(Heads(name("attn_v"), shard_.kv_heads, false, &layer.v));
@@ -84,8 +84,8 @@ class RankWeights::Planner {
         LS_RETURN_IF_ERROR(Norm(fmt::format("fc_norm.{}.weight", i), &head.tap_norms[i]));
     }
     if (c.norm_before_fc) LS_RETURN_IF_ERROR(Norm("fc_input_norm.weight", &head.taps_norm));
-    LS_RETURN_IF_ERROR(Row("fc.weight", shard_.fc.begin, shard_.fc.count(), plan_.taps_tree, &RankShard::taps, kBlock,
-                           &head.fc));
+    LS_RETURN_IF_ERROR(
+        Row("fc.weight", shard_.fc.begin, shard_.fc.count(), plan_.taps_tree, &RankShard::taps, kBlock, &head.fc));
     if (source_.Get("fc.bias").ok()) LS_RETURN_IF_ERROR(Norm("fc.bias", &head.fc_bias));
     return Norm("blk.0.embd_norm.weight", &head.embedding_norm);
   }
@@ -120,6 +120,10 @@ class RankWeights::Planner {
   }
 
   Status Matrix(const TensorRef& t, kernels::PackRequest request, kernels::PackedMatrix* out) {
+    if (request.num_outputs == 0 || request.k_count == 0) {  // a rank without a part of a draft
+      *out = {};
+      return OkStatus();
+    }
     if (IsQuantised(t.dtype) && (request.k_begin % kBlock != 0 || request.k_count % kBlock != 0)) {
       return Unsupported(fmt::format("tensor {}: {} columns from {} do not align with blocks of {}", t.name,
                                      request.k_count, request.k_begin, kBlock));

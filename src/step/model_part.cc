@@ -24,7 +24,8 @@ Result<std::unique_ptr<ModelPart>> ModelPart::Plan(std::shared_ptr<const model::
     return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
                                        config.head_dim, kBlock));
   }
-  LS_ASSIGN_OR_RETURN(model::ShardPlan plan, model::MakeShardPlan(config, o.tp));
+  LS_ASSIGN_OR_RETURN(model::ShardPlan plan,
+                      is_draft ? model::MakeDraftPlan(config, o.tp) : model::MakeShardPlan(config, o.tp));
   const SharedLayout layout(config, o.tp * o.threads, o.num_sequences, o.context, o.max_rows, begin, is_draft);
   return std::make_unique<ModelPart>(std::move(source), o, std::move(plan), layout);
 }

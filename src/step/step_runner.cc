@@ -287,6 +287,10 @@ int StepRunner::Candidates(int draft, int logits_idx, bool sampled, std::span<Dr
   return MergeParts({parts.data(), static_cast<size_t>(num)}, sampled, out);
 }
 
+float* StepRunner::taps(int rank, int sequence, int slot) {
+  return impl_->target().ranks[static_cast<size_t>(rank)].team->taps.At(sequence, slot);
+}
+
 std::span<const float> StepRunner::draft_logits(int draft, int logits_idx) const {
   const SharedLayout& layout = impl_->draft(draft).layout;
   return {layout.Logits(impl_->shared) + logits_idx * layout.ld_logits, draft_config(draft).vocab};
@@ -318,7 +322,8 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   std::vector<trace::StepBreakdown> since;
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
-    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
+    trace::StepBreakdown now =
+        i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
     trace::StepBreakdown diff = now;
     for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
     diff.num_steps -= m.taken[i].num_steps;

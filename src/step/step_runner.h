@@ -88,6 +88,8 @@ class StepRunner {
   // The likeliest tokens after row i of the step's logits rows, at most kDraftTopK, best first; returns how many, 0 if
   // the row's numbers are not finite. sampled: its request samples. Valid until the next RunDraft.
   int Candidates(int draft, int logits_idx, bool sampled, std::span<DraftCandidate> out) const;
+  // The target's taps at one slot, on a rank of this process; for tests.
+  float* taps(int rank, int sequence, int slot);
   // [draft vocabulary] For tests and probes.
   std::span<const float> draft_logits(int draft, int logits_idx) const;
 
