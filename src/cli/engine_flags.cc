@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -58,24 +60,45 @@ Result<DType> EngineFlags::KvType() const {
                   kv_type.empty() ? "" : ", --kv-cache-dtype " + kv_type));
 }
 
+Result<std::optional<DType>> EngineFlags::DraftType() const {
+  if (draft_type == "none") return std::optional<DType>();
+  for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+    std::string name = GetDTypeInfo(type).name;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (draft_type == name) return std::optional<DType>(type);
+  }
+  return InvalidArgument(fmt::format("--draft-quantization {}: must be q8_0, q4_0, q4_1 or none", draft_type));
+}
+
 void EngineFlags::AddSpecTo(CLI::App& command) {
   command.add_option("--draft-model,--speculative-draft-model-path,--speculative-draft-model,--model-draft,--spec-draft-model",
                      draft_model,
-                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model (default: the head shipped for the model)");
+                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model (default: the head that comes with "
+                     "Lockstep for the model, if there is one)");
+  command
+      .add_option("--draft-quantization,--speculative-draft-model-quantization", draft_type,
+                  "What a head's matrices become at load: q8_0, q4_0, q4_1, or none")
+      ->capture_default_str();
+  command.add_flag("--force-draft", force_draft, "Use a head even if it hardly ever agrees with the model");
   command
       .add_option("--spec-max-slowdown", spec_max_slowdown_percent,
                   "Percent that a request may be slowed by the drafts of others in its steps")
       ->capture_default_str();
 }
 
-Result<std::unique_ptr<engine::Engine>> EngineFlags::Load() const {
+Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool drafts) const {
   engine::EngineOptions options;
   options.model_path = model;
   options.prefill_chunk = prefill_chunk;
   options.tp = tp;
   options.threads = threads;
   options.context = context;
-  options.draft_model = draft_model;
+  if (drafts) {
+    options.draft_model = draft_model;
+    options.shipped_head = true;
+    options.force_draft = force_draft;
+    LS_ASSIGN_OR_RETURN(options.draft_dtype, DraftType());
+  }
   options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,17 +32,19 @@ struct EngineFlags {
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
   std::string draft_model;
-  std::string draft_type = "q8_0";
+  std::string draft_type = "q8_0";  // of a head
   bool force_draft = false;
   double spec_max_slowdown_percent = 25;
 
   void AddTo(CLI::App& command);
   // Of commands that draft.
   void AddSpecTo(CLI::App& command);
-  Result<std::unique_ptr<engine::Engine>> Load() const;
+  // drafts: whether a request may draft with a model, so that a head is worth loading.
+  Result<std::unique_ptr<engine::Engine>> Load(bool drafts = false) const;
   bool json_only() const { return json == "-"; }
 
  private:
+  Result<std::optional<DType>> DraftType() const;
   // Keys and values have one type.
   Result<DType> KvType() const;
 };

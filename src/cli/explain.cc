@@ -18,7 +18,7 @@ namespace {
 using engine::Drafter;
 
 Status ExplainSpec(const EngineFlags& flags) {
-  LS_ASSIGN_OR_RETURN(auto engine, flags.Load());
+  LS_ASSIGN_OR_RETURN(auto engine, flags.Load(true));
   InterruptGuard guard([e = engine.get()] { e->Interrupt(); });
   LS_RETURN_IF_ERROR(engine->PrepareSpeculation());
   const spec::Governor& governor = engine->governor(Drafter::kAuto);
@@ -85,6 +85,7 @@ void AddExplain(CLI::App& app, Action* action) {
   auto flags = std::make_shared<EngineFlags>();
   CLI::App* command = explain->add_subcommand("spec", "Cost of a step by width, and what the governor would choose");
   flags->AddTo(*command);
+  flags->AddSpecTo(*command);
   command->callback([flags, action] { *action = [flags] { return ExplainSpec(*flags); }; });
 }
 

@@ -118,7 +118,7 @@ Status Run(const RunFlags& flags) {
   }
   if (chat_on_terminal && flags.raw) return InvalidArgument("--raw needs a prompt: -p TEXT, or text on standard input");
 
-  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load());
+  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(engine::RunsModels(request.drafter)));
   LS_RETURN_IF_ERROR(SamplingFlags::CheckVocab(request.sampling, static_cast<int>(engine->source().config().vocab)));
   LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, flags.raw    ? PromptMode::kRaw
                                                                       : flags.chat ? PromptMode::kChat
@@ -151,7 +151,7 @@ void AddRun(CLI::App& app, Action* action) {
       ->capture_default_str();
   command
       ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
-                   "Drafter: none, ngram, or auto, which chooses by what pays")
+                   "Drafter: none, ngram, eagle3 (a head), draft (a model), or auto, which chooses by what pays")
       ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
       ->capture_default_str();
   command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N")->capture_default_str();

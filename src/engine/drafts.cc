@@ -5,22 +5,31 @@
 #include <filesystem>
 
 #include "engine/engine.h"
+#include "engine/shipped_heads.h"
 #include "model/formats/eagle3_head.h"
 
 namespace lockstep::engine {
 
 Result<LoadedDrafts> LoadDrafts(const EngineOptions& o, const std::shared_ptr<const model::WeightSource>& target) {
   LoadedDrafts drafts;
-  if (o.draft_model.empty()) return drafts;
+  std::string head_path;
   if (std::filesystem::is_directory(o.draft_model)) {
+    head_path = o.draft_model;
+  } else if (!o.draft_model.empty()) {
+    LS_ASSIGN_OR_RETURN(drafts.model_source, model::OpenGgufWeights(o.draft_model));
+  }
+  if (head_path.empty() && o.shipped_head) {
+    head_path = FindShippedHead(target->fingerprint());
+    drafts.shipped = !head_path.empty();
+  }
+  int next = 0;
+  if (!head_path.empty()) {
     model::HeadOptions head;
     head.weight_dtype = o.draft_dtype;
-    LS_ASSIGN_OR_RETURN(drafts.head_source, model::OpenEagle3Head(o.draft_model, *target, head));
-    drafts.head = 0;
-  } else {
-    LS_ASSIGN_OR_RETURN(drafts.model_source, model::OpenGgufWeights(o.draft_model));
-    drafts.model = 0;
+    LS_ASSIGN_OR_RETURN(drafts.head_source, model::OpenEagle3Head(head_path, *target, head));
+    drafts.head = next++;
   }
+  if (drafts.model_source) drafts.model = next++;
   return drafts;
 }
 

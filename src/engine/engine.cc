@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/drafting.h"
 #include "engine/drafts.h"
+#include "engine/head_probe.h"
 #include "engine/load_tokenizer.h"
 #include "engine/prompt_chunks.h"
 #include "engine/speculation.h"
@@ -189,7 +190,31 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
   s.speculation = std::make_unique<Speculation>(s.options.spec_max_slowdown, s.options.spec_corpus_bytes, &s.drafts);
+  LS_RETURN_IF_ERROR(engine->ProbeDraft());
   return engine;
+}
+
+// A head that somebody brought is held against the model once; one that comes with the program was, when it was made.
+Status Engine::ProbeDraft() {
+  if (s_->drafts.head < 0 || s_->drafts.shipped) return OkStatus();
+  LS_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, s_->tokenizer->Encode(kProbeText));
+  if (tokens.size() > static_cast<size_t>(s_->options.context)) tokens.resize(static_cast<size_t>(s_->options.context));
+  if (tokens.size() < 3) return OkStatus();
+  s_->pool->Shrink(0, &s_->pages);
+  LS_RETURN_IF_ERROR(EnsurePages(static_cast<int>(tokens.size())));
+  LS_ASSIGN_OR_RETURN(const double share, ProbeHead(*s_->runner, s_->drafts.head, kSequence, tokens));
+  const std::string text = fmt::format("--draft-model {}: the head names {:.0f} % of the model's own next tokens",
+                                       s_->options.draft_model, share * 100);
+  if (share < kLeastAgreement && !s_->options.force_draft) {
+    return InvalidArgument(fmt::format("{}; below {:.0f} % it is one for another model (--force-draft uses it all the same)",
+                                       text, kLeastAgreement * 100));
+  }
+  if (share < kLowAgreement) {
+    LogWarning(text + ", which is little; drafting will seldom pay");
+  } else {
+    LogInfo(text);
+  }
+  return OkStatus();
 }
 
 Status Engine::CheckRequest(const Request& request) const {

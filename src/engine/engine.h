@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,9 +48,10 @@ struct EngineOptions {
   double spec_max_slowdown = 0.25;
   // Text of earlier requests that n-grams may be found in; 0: a request's own text only.
   int64_t spec_corpus_bytes = 0;
-  // A folder with an EAGLE-3 head, or the file of a smaller model; empty: the head that is shipped for the model, if any.
+  // A folder with an EAGLE-3 head, or the file of a smaller model.
   std::string draft_model;
-  DType draft_dtype = DType::kQ8_0;  // of a head's matrices
+  bool shipped_head = false;         // where draft_model is no head, use the one that comes with the program, if any
+  std::optional<DType> draft_dtype = DType::kQ8_0;  // of a head's matrices; none: as in its file
   bool force_draft = false;          // a head that fails its probe is used all the same
 };
 
@@ -85,6 +87,7 @@ class Engine {
   struct State;
   struct Run;
   Engine();
+  Status ProbeDraft();
   Status CheckRequest(const Request& request) const;
   Status EnsurePages(int num_tokens);
   Status PrefillPrompt(Run& run);

@@ -25,6 +25,10 @@ inline constexpr int kNumDrafters = 8;
 // "none", "ngram", "eagle3", "draft" (a smaller model), "auto" (all that are loaded compete); the last three are for
 // benches only.
 const char* DrafterName(Drafter drafter);
+// Whether it may run a head or a model.
+inline bool RunsModels(Drafter drafter) {
+  return drafter == Drafter::kEagle3 || drafter == Drafter::kDraft || drafter == Drafter::kAuto;
+}
 Result<Drafter> ParseDrafter(const std::string& text, bool bench);
 
 // How many draft rows a round may have. kAuto: as many as the governor finds worth their cost and the ledger allows, often
