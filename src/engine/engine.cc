@@ -369,8 +369,15 @@ const spec::Governor& Engine::governor(Drafter drafter) {
 
 Status Engine::PrepareSpeculation() {
   s_->pool->Shrink(0, &s_->pages);
-  LS_RETURN_IF_ERROR(EnsurePages(std::min(s_->options.context, kMaxSpecNodes + 1)));
-  return s_->speculation->Prepare(*s_->runner, kSequence, interrupted_);
+  constexpr int kPlainSteps = 8;
+  return PrepareBehind({}, kPlainSteps);
+}
+
+Status Engine::PrepareBehind(std::span<const int32_t> tokens, int plain_steps) {
+  const int committed = std::max(0, static_cast<int>(tokens.size()) - 1);
+  const int room = std::min(s_->options.context - committed, kMaxSpecNodes + 1);
+  LS_RETURN_IF_ERROR(EnsurePages(committed + room));
+  return s_->speculation->Prepare({s_->runner.get(), kSequence, tokens, room}, plain_steps, interrupted_);
 }
 
 Result<Response> Engine::Generate(const Request& request) {
@@ -387,7 +394,6 @@ Result<Response> Engine::Generate(const Request& request) {
   LS_RETURN_IF_ERROR(ValidateFinish(finish, static_cast<int>(s_->source->config().vocab)));
 
   const bool governed = Governed(request);
-  if (governed) LS_RETURN_IF_ERROR(PrepareSpeculation());
   spec::Governor* governor = governed ? s_->speculation->GovernorOf(request.drafter) : nullptr;
   const spec::Ledger before = governed ? governor->ledger() : spec::Ledger();
   Drafting::Means means;
@@ -411,9 +417,16 @@ Result<Response> Engine::Generate(const Request& request) {
   }
   auto decode_start = Clock::now();
   while (status.ok() && !run.finish.verdict().finished && !interrupted_.load(std::memory_order_relaxed)) {
+    // Once an engine, when the plain steps of this text have said what one takes: a short answer never needs it.
+    if (governed && !s_->speculation->prepared() && governor->plain().Known(1)) {
+      auto prepare_start = Clock::now();
+      status = PrepareBehind(run.tokens, 0);
+      run.response.stats.prepare_secs += Since(prepare_start);
+      if (!status.ok()) break;
+    }
     status = Round(run);
   }
-  run.response.stats.decode_secs = Since(decode_start);
+  run.response.stats.decode_secs = Since(decode_start) - run.response.stats.prepare_secs;
   // Only now: an interrupt that came before the first step counts for this request.
   interrupted_.store(false, std::memory_order_relaxed);
   LS_RETURN_IF_ERROR(status);

@@ -73,8 +73,8 @@ class Engine {
   const EngineOptions& options() const;  // with the defaults filled in
   const LoadedDrafts& drafts() const;
 
-  // Times a step of each width that a draft may have, once for the engine. Generate calls it when a request first needs
-  // it; nothing may be in the cache.
+  // Times a step of each width that a draft may have, and plain ones, once for the engine. Generate does it behind the
+  // first tokens of a request that may draft, whose plain steps it has by then. Nothing may be in the cache.
   Status PrepareSpeculation();
   // The memory of times and acceptance of this kind of request: its own governor and ledger. Requires: not kNone.
   const spec::Governor& governor(Drafter drafter);
@@ -88,6 +88,7 @@ class Engine {
   struct Run;
   Engine();
   Status ProbeDraft();
+  Status PrepareBehind(std::span<const int32_t> tokens, int plain_steps);
   Status CheckRequest(const Request& request) const;
   Status EnsurePages(int num_tokens);
   Status PrefillPrompt(Run& run);

@@ -59,6 +59,7 @@ struct Request {
 // What decoding cost and what drafting brought; the time begins after the first token.
 struct DecodeStats {
   double time_to_first_token_secs = 0;
+  double prepare_secs = 0;  // timing steps of other widths, once an engine; not part of decode_secs
   double decode_secs = 0;
   int64_t plain_steps = 0;       // steps of one row
   double plain_secs = 0;         // in them

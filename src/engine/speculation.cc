@@ -1,18 +1,23 @@
 #include "engine/speculation.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/drafting.h"
+#include "spec/model_proposer.h"
 #include "step/step_runner.h"
 
 namespace lockstep::engine {
 namespace {
 
-constexpr int kWidths[] = {2, 3, 4, 5, 6, 7, 8, 12, kMaxSpecNodes + 1};
-constexpr int kPlainSteps = 8;
-constexpr int kWarmUpSteps = 2;
+// Between these a width's time is interpolated, until it was measured.
+constexpr int kWidths[] = {2, 4, 8, kMaxSpecNodes + 1};
 // From so many rows on, wider steps are not timed once rows cost this share of a plain step each.
 constexpr int kFewRows = 4;
 constexpr double kNoGain = 0.9;
+// Of a proposal that is timed: the first step catches up, one more is a level. A text of this length is caught up with.
+constexpr int kDraftTokens = 32;
+constexpr int kDraftNodes = 2;
 
 }  // namespace
 
@@ -21,38 +26,73 @@ Speculation::Speculation(double max_slowdown, int64_t corpus_bytes, const Loaded
   if (corpus_bytes > 0) corpus_ = std::make_unique<spec::SuffixCorpus>(corpus_bytes);
 }
 
-Status Speculation::Prepare(step::StepRunner& runner, int sequence, const std::atomic<bool>& interrupted) {
-  if (!prepared_.empty()) return OkStatus();
+Status Speculation::Prepare(const Place& place, int plain_steps, const std::atomic<bool>& interrupted) {
+  if (prepared()) return OkStatus();
   std::vector<Prepared> times;
+  step::StepRunner& runner = *place.runner;
+  const int committed = std::max(0, static_cast<int>(place.tokens.size()) - 1);
   auto time_step = [&](int rows) -> Status {
     step::DraftTree tree;
-    tree.Reset(0);
+    tree.Reset(place.tokens.empty() ? 0 : place.tokens.back());
     for (int i = 1; i < rows; ++i) tree.Add(i - 1, i % runner.options().num_tokens);
     const double start = clock_.Now();
     step::StepInput& in = runner.input();
-    step::AddTree(in, sequence, tree, 0, runner.pages_per_sequence());
+    step::AddTree(in, place.sequence, tree, committed, runner.pages_per_sequence());
     in.sequences[0].sampling = {};
     LS_RETURN_IF_ERROR(runner.Run());
     times.push_back({rows, clock_.Now() - start});
     return OkStatus();
   };
   auto stopped = [&interrupted] { return interrupted.load(std::memory_order_relaxed); };
-  for (int i = 0; i < kWarmUpSteps && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
+  // One to warm up, one to measure the others against.
+  for (int i = 0; i < 2 && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
   const double warm = times.empty() ? 0 : times.back().secs;
   times.clear();
   for (int rows : kWidths) {
-    if (rows > runner.options().context || stopped()) break;
+    if (rows > place.room || stopped()) break;
     LS_RETURN_IF_ERROR(time_step(rows));
     // Rows that cost as much as steps of their own never pay, and more of them take long to time.
     if (rows >= kFewRows && times.back().secs > kNoGain * rows * warm) break;
   }
-  if (!stopped()) LS_RETURN_IF_ERROR(time_step(1));
-  if (!times.empty()) times.pop_back();  // behind a wide step the caches are cold
-  for (int i = 0; i < kPlainSteps && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
+  if (plain_steps > 0 && !stopped()) {
+    LS_RETURN_IF_ERROR(time_step(1));
+    times.pop_back();  // behind a wide step the caches are cold
+    for (int i = 0; i < plain_steps && !stopped(); ++i) LS_RETURN_IF_ERROR(time_step(1));
+  }
+  if (drafts_->head >= 0 && !stopped()) LS_RETURN_IF_ERROR(TimeDraft(place, drafts_->head, Drafter::kEagle3));
+  if (drafts_->model >= 0 && !stopped()) LS_RETURN_IF_ERROR(TimeDraft(place, drafts_->model, Drafter::kDraft));
   if (stopped()) return OkStatus();
   prepared_ = std::move(times);
-  governors_ = {};  // those made before knew no times
+  for (size_t i = 0; i < governors_.size(); ++i) {
+    if (governors_[i]) Tell(governors_[i].get(), static_cast<Drafter>(i));
+  }
   return OkStatus();
+}
+
+// The time counts, not what is proposed: any text will do.
+Status Speculation::TimeDraft(const Place& place, int draft, Drafter drafter) {
+  std::vector<int32_t> text(place.tokens.begin(),
+                            place.tokens.begin() + std::min<std::ptrdiff_t>(kDraftTokens, std::ssize(place.tokens)));
+  text.resize(kDraftTokens, 0);
+  spec::ModelProposer proposer(place.runner, draft, place.sequence, &clock_);
+  spec::ProposeContext context;
+  context.tokens = text;
+  context.budget = {kDraftNodes, spec::ShapeLimit::kChain};
+  step::DraftTree tree;
+  std::vector<float> probability;
+  const double start = clock_.Now();
+  proposer.Propose(context, &tree, &probability);
+  draft_secs_[static_cast<size_t>(drafter)] = clock_.Now() - start;
+  return OkStatus();
+}
+
+void Speculation::Tell(spec::Governor* governor, Drafter drafter) const {
+  for (const Prepared& p : prepared_) governor->AddPrepared(p.rows, p.secs);
+  const std::vector<Drafter> drafters = DraftersOf(drafter, *drafts_);
+  for (size_t i = 0; i < drafters.size(); ++i) {
+    const double secs = draft_secs_[static_cast<size_t>(drafters[i])];
+    if (secs > 0) governor->AddPreparedDraft(static_cast<int>(i), secs);
+  }
 }
 
 spec::Governor* Speculation::GovernorOf(Drafter drafter) {
@@ -64,7 +104,7 @@ spec::Governor* Speculation::GovernorOf(Drafter drafter) {
   options.max_nodes = kMaxSpecNodes;
   governor = std::make_unique<spec::Governor>(&clock_, options);
   for (Drafter d : DraftersOf(drafter, *drafts_)) governor->AddDrafter(DrafterName(d));
-  for (const Prepared& p : prepared_) governor->AddPrepared(p.rows, p.secs);
+  Tell(governor.get(), drafter);
   return governor.get();
 }
 

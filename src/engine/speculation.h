@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/drafts.h"
@@ -37,15 +38,26 @@ class Speculation {
   // drafts: outlives the object.
   Speculation(double max_slowdown, int64_t corpus_bytes, const LoadedDrafts* drafts);
 
-  // Times a step of each width that can pay once, and of one row eight times. Does nothing the second time. Stops between two steps when
-  // interrupted; then it is as if it had not been called.
-  Status Prepare(step::StepRunner& runner, int sequence, const std::atomic<bool>& interrupted);
+  // Where the steps of Prepare run: behind the tokens of a sequence, which they leave as they are.
+  struct Place {
+    step::StepRunner* runner;
+    int sequence;
+    std::span<const int32_t> tokens;  // prompt and output, of which all but the last are in the cache; empty: none is
+    int room;                         // rows that may stand behind them
+  };
+  // Times a step of each width that can pay once, a proposal of each loaded draft once, and `plain_steps` steps of one
+  // row. Does nothing the second time. Stops between two steps when interrupted; then it is as if it had not been called.
+  Status Prepare(const Place& place, int plain_steps, const std::atomic<bool>& interrupted);
+  bool prepared() const { return !prepared_.empty(); }
   // Of this kind of request; made when it is first asked for. Requires: not kNone.
   spec::Governor* GovernorOf(Drafter drafter);
   spec::SuffixCorpus* corpus() { return corpus_.get(); }  // null: none
   const spec::Clock& clock() const { return clock_; }
 
  private:
+  Status TimeDraft(const Place& place, int draft, Drafter drafter);
+  void Tell(spec::Governor* governor, Drafter drafter) const;
+
   struct Prepared {
     int rows;
     double secs;
@@ -54,6 +66,7 @@ class Speculation {
   const LoadedDrafts* drafts_;
   spec::SteadyClock clock_;
   std::vector<Prepared> prepared_;
+  std::array<double, kNumDrafters> draft_secs_{};  // of a proposal; 0: not timed
   std::array<std::unique_ptr<spec::Governor>, kNumDrafters> governors_;
   std::unique_ptr<spec::SuffixCorpus> corpus_;
 };

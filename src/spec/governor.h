@@ -113,6 +113,8 @@ class Governor {
 
   // Prepare: the time of a step of `rows` of one request. rows = 1 several times, which also starts the plain estimate.
   void AddPrepared(int rows, double secs);
+  // What a proposal of a drafter that runs a model took.
+  void AddPreparedDraft(int drafter, double secs) { costs_.AddDraft(drafter, secs); }
   // A drafter to choose from; returns its number. Cheaper ones first.
   int AddDrafter(std::string name);
 
