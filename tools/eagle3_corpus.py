@@ -106,6 +106,10 @@ def legal():
     renamed = {"model." + n.replace(LAYER, "layers.0."): t for n, t in tensors().items() if n not in ("d2t", "t2d")}
     add("ok_layers_0", weights=dict(renamed, d2t=tensors()["d2t"]))
     add("ok_boundaries_in_any_order", changed(eagle_config=None, **{IDS: [12, 2, 6]}))
+    add("ok_as_modelopt_writes_it", changed(eagle_config={
+        IDS: [], "use_aux_hidden_state": True, "use_input_layernorm_in_first_layer": True, "use_last_layernorm": True,
+        "use_mtp_layernorm": False, "next_layer_regular": True, "parallel_draft_step": 1,
+        "parallel_draft_heads_num_layers": 1}))
     add("ok_unknown_keys", changed(torch_dtype="bfloat16", use_cache=True, bias=False, x={"y": [[]]}))
 
 
@@ -151,11 +155,15 @@ def variants():
 
     not_built("two_layers", "num_hidden_layers: 2; an EAGLE-3 head has 1", num_hidden_layers=2)
     not_built("no_taps", "eagle_config/use_aux_hidden_state: false", eagle_config={"use_aux_hidden_state": False})
-    not_built("normed_residual", "norm_before_residual: true", norm_before_residual=True)
+    not_built("normed_residual", "norm_before_residual: true: the residual", norm_before_residual=True)
     not_built("normed_residual_nested", "eagle_config/norm_before_residual: true",
               eagle_config={"norm_before_residual": True, IDS: [1, 5, 8]})
     not_built("projection_before_attention", "eagle_config/eh_proj_before_attn: true",
               eagle_config={"eh_proj_before_attn": True, IDS: [1, 5, 8]})
+    for key, value in (("use_input_layernorm_in_first_layer", False), ("use_last_layernorm", False), ("use_mtp_layernorm", True)):
+        not_built(key, "eagle_config/%s: %s: " % (key, str(value).lower()), eagle_config={key: value, IDS: [1, 5, 8]})
+    not_built("parallel_draft", "eagle_config/parallel_draft_step: 4; a head here drafts one token",
+              eagle_config={"parallel_draft_step": 4, IDS: [1, 5, 8]})
     not_built("gelu", "hidden_act: gelu\\x0a (silu is built)", hidden_act="gelu\n")
     not_built("partial_rotary", "partial_rotary_factor: 0.5 (1 is built)", partial_rotary_factor=0.5)
     not_built("logit_scale", "logit_scale: 0.25 (1 is built)", logit_scale=0.25)
@@ -168,7 +176,6 @@ def variants():
     not_built("four_taps_by_number", "num_aux_hidden_states: 4 (3 taps are built)", num_aux_hidden_states=4)
     not_built("two_taps", "eagle_config/%s: [1, 5] (3 taps are built)" % IDS, eagle_config={IDS: [1, 5]})
     not_built("four_taps", "eagle_config/%s: [1, 5, 8, 9] (3 taps" % IDS, eagle_config={IDS: [1, 5, 8, 9]})
-    not_built("empty_taps", "eagle_config/%s: [] (3 taps" % IDS, eagle_config={IDS: []})
     case("flag_text", 'fc_norm: is "yes", true or false expected', fc_norm="yes")
     case("flags_differ", "eagle_config/fc_norm: is true, but fc_norm is false", fc_norm=False,
          eagle_config={"fc_norm": True, IDS: [1, 5, 8]})
