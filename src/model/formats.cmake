@@ -23,6 +23,7 @@ set(LS_MODEL_FORMATS_SOURCES
 set(LS_MODEL_FORMATS_TESTS
   config_test.cc
   inspect_test.cc
+  formats/eagle3_corpus_test.cc
   formats/eagle3_head_test.cc
   formats/gguf_corpus_test.cc
   formats/gguf_test.cc

@@ -28,7 +28,8 @@ struct InspectOptions {
 
 // {path, format, arch, config, tensors:[{name, type, shape, bytes}], tokenizer:{model, pre, vocab}, shards,
 //  kv_bytes_per_token}, and fingerprint or config_error. Text that is not UTF-8 appears with U+FFFD. Of safetensors arch
-// is the first of config.json's architectures, and tensors have a key file too.
+// is the first of config.json's architectures, tensors have a key file too, and config is null unless they are an EAGLE-3
+// head.
 Result<std::string> InspectJson(const std::string& path, const InspectOptions& options = {});
 std::string InspectJson(const GgufFile& file, const InspectOptions& options = {});
 std::string InspectJson(const Safetensors& files);

@@ -79,15 +79,25 @@ Status CheckVariant(const HeadKeys& keys) {
   uint32_t layers = 1;
   LS_RETURN_IF_ERROR(keys.Count("num_hidden_layers", kMaxLayers, 1, &layers));
   if (layers != 1) return keys.NotBuilt("num_hidden_layers", fmt::format("{}; an EAGLE-3 head has 1", layers));
-  bool flag = false;
-  LS_RETURN_IF_ERROR(keys.Flag("use_aux_hidden_state", true, &flag));
-  if (!flag) return keys.NotBuilt(keys.Place("use_aux_hidden_state"), "false: a head without taps is not EAGLE-3");
-  LS_RETURN_IF_ERROR(keys.Flag("norm_before_residual", false, &flag));
-  if (flag) {
-    return keys.NotBuilt(keys.Place("norm_before_residual"), "true; the residual here is the hidden before its norm");
+  struct Needed {
+    const char *key, *why;
+    bool value;
+  };
+  for (const Needed& n : {Needed{"use_aux_hidden_state", "a head without taps is not EAGLE-3", true},
+                          Needed{"norm_before_residual", "the residual here is the hidden before its norm", false},
+                          Needed{"eh_proj_before_attn", "attention here reads embedding and hidden as they are", false},
+                          Needed{"use_input_layernorm_in_first_layer", "the embedding has a norm here", true},
+                          Needed{"use_last_layernorm", "the output has a norm here", true},
+                          Needed{"use_mtp_layernorm", "a multi-token head is not EAGLE-3", false}}) {
+    bool value = n.value;
+    LS_RETURN_IF_ERROR(keys.Flag(n.key, n.value, &value));
+    if (value != n.value) return keys.NotBuilt(keys.Place(n.key), fmt::format("{}: {}", value, n.why));
   }
-  LS_RETURN_IF_ERROR(keys.Flag("eh_proj_before_attn", false, &flag));
-  if (flag) return keys.NotBuilt(keys.Place("eh_proj_before_attn"), "true; attention here reads both halves");
+  const std::string step = keys.Place("parallel_draft_step");
+  if (!step.empty()) {
+    LS_ASSIGN_OR_RETURN(uint64_t steps, json.GetUint(step, 0, 1 << 20));
+    if (steps > 1) return keys.NotBuilt(step, fmt::format("{}; a head here drafts one token at a time", steps));
+  }
   if (json.Has("hidden_act")) {
     LS_ASSIGN_OR_RETURN(std::string act, json.GetString("hidden_act"));
     if (act != "silu") return keys.NotBuilt("hidden_act", fmt::format("{} (silu is built)", GgufFile::Shown(act)));
@@ -188,7 +198,11 @@ Status ReadTaps(const HeadKeys& keys, const ModelConfig* target, Eagle3Config* c
   }
   const uint32_t depth = target == nullptr ? 0 : target->num_layers;
   const std::string place = keys.Place(kLayerIds);
-  if (place.empty()) {
+  std::vector<uint64_t> ids;
+  if (!place.empty()) {
+    LS_ASSIGN_OR_RETURN(ids, json.GetUints(place, 0, kMaxLayers, kMaxLayers));
+  }
+  if (ids.empty()) {  // ModelOpt writes an empty list for the usual ones
     if (target == nullptr) return OkStatus();
     if (depth < 7) {
       return NotFound(fmt::format("{}: key {}: missing, and a target of {} layers is too shallow for the usual taps",
@@ -197,7 +211,6 @@ Status ReadTaps(const HeadKeys& keys, const ModelConfig* target, Eagle3Config* c
     c->tap_layers = {1, static_cast<int>(depth / 2) - 1, static_cast<int>(depth) - 4};
     return OkStatus();
   }
-  LS_ASSIGN_OR_RETURN(auto ids, json.GetUints(place, 0, kMaxLayers, kMaxLayers));
   if (place != kLayerIds && json.Has(kLayerIds)) {
     LS_ASSIGN_OR_RETURN(auto top, json.GetUints(kLayerIds, 0, kMaxLayers, kMaxLayers));
     if (top != ids) {

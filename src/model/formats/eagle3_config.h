@@ -9,7 +9,9 @@
 // Threads: pure functions
 // Source:  the keys that SafeAILab's EAGLE, SpecForge, SGLang, vLLM, TensorRT-LLM and ModelOpt write or read. Those of
 //          eagle_config also stand at the top level; the nested one is looked for first, and both must agree.
-//          Absent keys mean what transformers' LlamaConfig means by them.
+//          Absent keys mean what transformers' LlamaConfig means by them. norm_output (return_hidden_post_norm) is read as
+//          SGLang, vLLM and TensorRT-LLM run it; SpecForge before its pull request 879 wrote it for heads that were not
+//          trained so, which no key tells: only their acceptance does.
 #pragma once
 
 #include "model/config.h"

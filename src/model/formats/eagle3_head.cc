@@ -155,13 +155,17 @@ Result<std::unique_ptr<WeightSource>> OpenEagle3Head(const std::string& path, co
   return std::unique_ptr<WeightSource>(std::move(head));
 }
 
-Result<ModelConfig> ReadEagle3Config(const Safetensors& files) {
+Result<Eagle3Summary> SummariseEagle3(const Safetensors& files) {
+  Eagle3Summary out;
   LS_ASSIGN_OR_RETURN(JsonConfig json, JsonConfig::Open(ConfigPath(files)));
-  LS_ASSIGN_OR_RETURN(ModelConfig config, Eagle3ConfigFromJson(json, nullptr));
+  LS_ASSIGN_OR_RETURN(out.config, Eagle3ConfigFromJson(json, nullptr));
   LS_ASSIGN_OR_RETURN(HeadTensors tensors, FindHeadTensors(files));
   LS_ASSIGN_OR_RETURN(uint64_t vocab, json.GetUint("vocab_size", 1, UINT32_MAX));
-  LS_RETURN_IF_ERROR(CheckHeadTensors(files, tensors, vocab, &config));
-  return config;
+  LS_RETURN_IF_ERROR(CheckHeadTensors(files, tensors, vocab, &out.config));
+  out.target_vocab = static_cast<uint32_t>(vocab);
+  out.layer_prefix = tensors.find("blk.0.hidden_norm.weight")->second->name;
+  out.layer_prefix.resize(out.layer_prefix.rfind("hidden_norm."));
+  return out;
 }
 
 bool LooksLikeEagle3(const Safetensors& files) {

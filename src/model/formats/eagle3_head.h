@@ -43,7 +43,12 @@ class Safetensors;
 
 // What the folder says of the head, without a target: nothing is held against one, and eagle3.tap_layers is empty where it
 // follows from the target's depth. For `inspect`.
-Result<ModelConfig> ReadEagle3Config(const Safetensors& files);
+struct Eagle3Summary {
+  ModelConfig config;
+  uint32_t target_vocab = 0;  // V
+  std::string layer_prefix;   // what the names of the layer's tensors begin with: "midlayer.", "model.layers.0.", ...
+};
+Result<Eagle3Summary> SummariseEagle3(const Safetensors& files);
 
 // Whether the tensors are those of an EAGLE-3 head.
 bool LooksLikeEagle3(const Safetensors& files);

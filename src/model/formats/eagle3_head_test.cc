@@ -270,6 +270,7 @@ TEST(Eagle3Head, TapsByEachConvention) {
            {"[1, 14, 26]", "", 30, {1, 14, 26}},    // outputs
            {"", "[2, 15, 27]", 30, {1, 14, 26}},    // boundaries of the same layers
            {"", "", 30, {1, 14, 26}},               // the usual ones
+           {"[]", "", 30, {1, 14, 26}},             //
            {"", "", 7, {1, 2, 3}},                  //
            {"", "[24, 30, 36]", 36, {23, 29, 35}},  // the last boundary is the last output
            {"[1, 17, 35]", "[1, 17, 35]", 36, {1, 17, 35}},

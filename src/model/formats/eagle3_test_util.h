@@ -1,4 +1,7 @@
 // For tests: small heads written to a folder, and a target that is only sizes and two matrices.
+//
+// Errors:  none: a folder that cannot be written fails the test that opens it
+// Threads: one
 #pragma once
 
 #include <gtest/gtest.h>

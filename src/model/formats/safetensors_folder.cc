@@ -15,6 +15,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxShards = 4096;
 constexpr const char* kIndexEnding = ".safetensors.index.json";
+constexpr const char* kConvert =
+    "; pytorch_model.bin is not read; convert it: python3 -c 'import torch, safetensors.torch as s; "
+    "s.save_file(torch.load(\"pytorch_model.bin\", map_location=\"cpu\"), \"model.safetensors\")'";
 
 bool Exists(const fs::path& path) {
   std::error_code ignored;
@@ -49,8 +52,7 @@ Result<std::unique_ptr<Safetensors>> Safetensors::OpenFolder(const std::string& 
   }
   if (error) return NotFound(fmt::format("{}: {}", path, error.message()));
   if (found.empty()) {
-    return NotFound(fmt::format("{}: no *.safetensors file{}", path,
-                                has_pickle ? "; pytorch_model.bin is not read, convert it to safetensors" : ""));
+    return NotFound(fmt::format("{}: no *.safetensors file{}", path, has_pickle ? kConvert : ""));
   }
   if (found.size() > 1) {
     std::sort(found.begin(), found.end());

@@ -119,9 +119,29 @@ TEST(Safetensors, InspectListsThem) {
   EXPECT_EQ(out["tensors"][0]["bytes"], 32);
   EXPECT_EQ(out["tensors"][0]["file"], "model.safetensors");
   EXPECT_NE(InspectText(kFolder + "eagle3_ok")->find("midlayer.mlp.down_proj.weight"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(*InspectJson(kFolder + "folder_index_ok"))["config"].is_null());
   auto alone = InspectJson(kFolder + "scalar_ok.safetensors");
   ASSERT_TRUE(alone.ok());
   EXPECT_TRUE(nlohmann::json::parse(*alone)["arch"].is_null());
+}
+
+TEST(Safetensors, InspectNamesAHeadsSizes) {
+  auto config = nlohmann::json::parse(*InspectJson(kFolder + "eagle3_ok"))["config"];
+  EXPECT_EQ(config["hidden"], 8);
+  EXPECT_EQ(config["vocab"], 6);
+  EXPECT_EQ(config["draft_vocab"], 4);
+  EXPECT_EQ(config["tap_layers"], nlohmann::json({1, 14, 26}));
+  EXPECT_EQ(config["layer_prefix"], "midlayer.");
+  const std::string text = *InspectText(kFolder + "eagle3_ok");
+  for (const char* part :
+       {"EAGLE-3 head for hidden 8, vocabulary 6\n", "heads 2 / 1 of 4, draft vocabulary 4, context 2048\n",
+        "taps behind layers 1, 14, 26; the target's embedding, names midlayer.\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  const std::string heads = std::string(LS_SOURCE_DIR) + "/tests/data/eagle3/";
+  auto broken = nlohmann::json::parse(*InspectJson(heads + "tensor_wide_norm.safetensors"));
+  EXPECT_TRUE(broken["config"].is_null());
+  EXPECT_NE(std::string(broken["config_error"]).find("tensor norm.weight: shape [5], [4] expected"), std::string::npos);
 }
 
 JsonConfig Config(const std::string& name) {
