@@ -158,12 +158,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   LS_RETURN_IF_ERROR(FillDefaults(s.source->config(), &s.options));
   // Before the tokenizer is built: a cut that cannot be is said at once.
   LS_RETURN_IF_ERROR(model::MakeShardPlan(s.source->config(), options.tp).status());
-  // The tables take longer than the look at the machine, and neither needs the other. Ranks that will be forked need a
+  // The tables take as long as the look at the machine and the drafts together, and neither needs the other. Ranks that will be forked need a
   // process without other threads, and one that has ended may still be counted: there one comes after the other.
   auto building = std::async(options.process_ranks ? std::launch::deferred : std::launch::async | std::launch::deferred,
                              [&s] { return MakeTokenizer(*s.source->gguf()); });
   auto found = topology::DiscoverMachine();
+  auto drafts = LoadDrafts(s.options, s.source);
   LS_ASSIGN_OR_RETURN(s.tokenizer, building.get());
+  LS_ASSIGN_OR_RETURN(s.drafts, std::move(drafts));
   LS_ASSIGN_OR_RETURN(topology::Machine machine, std::move(found));
   s.chat_template = ChatTemplateOf(*s.source->gguf());
   for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {  // megabytes that nobody reads again
@@ -185,7 +187,6 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.kv_dtype = options.kv_dtype;
   step.num_tokens = std::min<int>(s.tokenizer->vocab_size(), static_cast<int>(s.source->config().vocab));
   step.timeout_secs = options.timeout_secs;
-  LS_ASSIGN_OR_RETURN(s.drafts, LoadDrafts(s.options, s.source));
   AddDrafts(s.drafts, s.options, &step);
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());
