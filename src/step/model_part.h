@@ -15,12 +15,21 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "comm/rank_mode.h"
-#include "kv/kv_store.h"
-#include "model/rope_table.h"
-#include "model/shard.h"
-#include "model/step_context.h"
-#include "model/weights.h"
 #include "step/member_step.h"
+
+namespace lockstep::comm {
+class Member;
+}
+namespace lockstep::kernels {
+struct CpuKernels;
+}
+namespace lockstep::model {
+struct ModelConfig;
+struct ShardPlan;
+class StepContext;
+struct Taps;
+class WeightSource;
+}  // namespace lockstep::model
 
 namespace lockstep::step {
 
@@ -44,15 +53,8 @@ struct ModelPartOptions {
   std::vector<int> tap_layers;  // that the target leaves for a head
 };
 
-struct ModelPart {
-  // What the threads of one rank share. In process mode each process fills its own only.
-  struct RankState {
-    Status status;
-    std::unique_ptr<model::RankWeights> weights;
-    std::unique_ptr<model::TeamBuffers> team;
-    kv::KvStore kv;
-  };
-
+class ModelPart {
+ public:
   // begin: where its part of the shared area begins.
   static Result<std::unique_ptr<ModelPart>> Plan(std::shared_ptr<const model::WeightSource> source,
                                                  const ModelPartOptions& options, size_t begin, bool is_draft);
@@ -62,21 +64,29 @@ struct ModelPart {
   Result<std::unique_ptr<model::StepContext>> MakeContext(comm::Member& member, std::byte* shared,
                                                           const kernels::CpuKernels& kernels, ModelPart* target);
 
-  const model::ModelConfig& config() const { return source->config(); }
+  ModelPart(std::shared_ptr<const model::WeightSource> source, const ModelPartOptions& options,
+            const model::ShardPlan& plan, const SharedLayout& layout);
+  ~ModelPart();
 
-  ModelPart(std::shared_ptr<const model::WeightSource> s, const ModelPartOptions& o, model::ShardPlan p,
-            const SharedLayout& l);
+  const model::ModelConfig& config() const;
+  const ModelPartOptions& options() const { return options_; }
+  const SharedLayout& layout() const { return layout_; }
+  // Of all ranks: two may hold the same kv head.
+  int num_kv_heads() const;
+  // Bytes of one head's key, or value, in the cache; of a rank of this process.
+  int64_t kv_row_bytes() const;
+  model::Taps& taps(int rank);
 
-  std::shared_ptr<const model::WeightSource> source;
-  ModelPartOptions options;
-  model::ShardPlan plan;
-  SharedLayout layout;
-  model::RopeTable rope;
-  std::vector<RankState> ranks;
   uint64_t num_steps = 0;
 
  private:
+  struct State;  // what ranks hold
   Status BuildRank(int rank);
+
+  std::shared_ptr<const model::WeightSource> source_;
+  ModelPartOptions options_;
+  SharedLayout layout_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep::step

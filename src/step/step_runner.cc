@@ -103,11 +103,11 @@ Status StepRunner::Impl::MakeProgram(comm::Member& member, Program* program) {
   const auto vocab = static_cast<int>(target().config().vocab);
   const int num_tokens = options.num_tokens > 0 ? options.num_tokens : vocab;
   LS_ASSIGN_OR_RETURN(auto context, target().MakeContext(member, shared, *kernels, nullptr));
-  program->target = std::make_unique<MemberStep>(std::move(context), target().layout, shared, num_tokens);
+  program->target = std::make_unique<MemberStep>(std::move(context), target().layout(), shared, num_tokens);
   for (size_t i = 1; i < parts.size(); ++i) {
     ModelPart& part = *parts[i];
     LS_ASSIGN_OR_RETURN(context, part.MakeContext(member, shared, *kernels, &target()));
-    program->drafts.push_back(std::make_unique<DraftStep>(std::move(context), part.layout, shared,
+    program->drafts.push_back(std::make_unique<DraftStep>(std::move(context), part.layout(), shared,
                                                           part.config().eagle3.draft_to_target, num_tokens));
   }
   return OkStatus();
@@ -158,7 +158,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
     of.context = draft.context;
     of.max_rows = draft.max_rows;
     of.kv_dtype = draft.kv_dtype;
-    LS_ASSIGN_OR_RETURN(part, ModelPart::Plan(draft.source, of, impl->parts.back()->layout.end, true));
+    LS_ASSIGN_OR_RETURN(part, ModelPart::Plan(draft.source, of, impl->parts.back()->layout().end, true));
     impl->parts.push_back(std::move(part));
   }
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
@@ -173,7 +173,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
   group.world_size = o.tp;
   group.threads_per_rank = o.threads;
   group.mode = o.rank_mode;
-  group.shared_bytes = impl->parts.back()->layout.end;
+  group.shared_bytes = impl->parts.back()->layout().end;
   group.timeout_secs = o.timeout_secs;
   group.oversubscribed = o.oversubscribed;
   group.fault = Env::Get().fault;
@@ -193,8 +193,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
     ClearInput(runner->draft_input(draft));
     // Nobody shares a draft's pages: each sequence has all of its own.
     ModelPart& p = runner->impl_->draft(draft);
-    int32_t* pages = p.layout.Pages(runner->impl_->shared);
-    for (int i = 0; i < o.num_sequences * p.layout.pages_per_sequence; ++i) pages[i] = i;
+    int32_t* pages = p.layout().Pages(runner->impl_->shared);
+    for (int i = 0; i < o.num_sequences * p.layout().pages_per_sequence; ++i) pages[i] = i;
   }
   return runner;
 }
@@ -210,23 +210,23 @@ const char* StepRunner::isa_name() const {
 }
 
 StepInput& StepRunner::input() {
-  return *impl_->target().layout.Input(impl_->shared, static_cast<int>(impl_->target().num_steps % 2));
+  return *impl_->target().layout().Input(impl_->shared, static_cast<int>(impl_->target().num_steps % 2));
 }
 
 int32_t* StepRunner::history(int sequence) {
-  return impl_->target().layout.History(impl_->shared, sequence);
+  return impl_->target().layout().History(impl_->shared, sequence);
 }
 int32_t* StepRunner::page_table(int sequence) {
-  return impl_->target().layout.Pages(impl_->shared) + sequence * impl_->target().layout.pages_per_sequence;
+  return impl_->target().layout().Pages(impl_->shared) + sequence * impl_->target().layout().pages_per_sequence;
 }
 int StepRunner::num_pages() const {
-  return impl_->options.num_sequences * impl_->target().layout.pages_per_sequence;
+  return impl_->options.num_sequences * impl_->target().layout().pages_per_sequence;
 }
 uint64_t StepRunner::num_steps() const {
   return impl_->target().num_steps;
 }
 int StepRunner::pages_per_sequence() const {
-  return impl_->target().layout.pages_per_sequence;
+  return impl_->target().layout().pages_per_sequence;
 }
 
 Status StepRunner::Run() {
@@ -250,15 +250,15 @@ const model::ModelConfig& StepRunner::draft_config(int draft) const {
   return impl_->draft(draft).config();
 }
 int StepRunner::draft_context(int draft) const {
-  return impl_->draft(draft).layout.context;
+  return impl_->draft(draft).layout().context;
 }
 int StepRunner::draft_pages_per_sequence(int draft) const {
-  return impl_->draft(draft).layout.pages_per_sequence;
+  return impl_->draft(draft).layout().pages_per_sequence;
 }
 
 StepInput& StepRunner::draft_input(int draft) {
   ModelPart& part = impl_->draft(draft);
-  return *part.layout.Input(impl_->shared, static_cast<int>(part.num_steps % 2));
+  return *part.layout().Input(impl_->shared, static_cast<int>(part.num_steps % 2));
 }
 
 Status StepRunner::RunDraft(int draft) {
@@ -266,7 +266,7 @@ Status StepRunner::RunDraft(int draft) {
   ModelPart& part = m.draft(draft);
   StepInput& in = draft_input(draft);
   LS_CHECK_GE(in.num_rows, 1);
-  LS_CHECK_LE(in.num_rows, part.options.max_rows);
+  LS_CHECK_LE(in.num_rows, part.options().max_rows);
   LS_CHECK_LE(in.num_path_rows, model::kMaxPathRows);
   LS_CHECK_LE(in.hidden_out + in.num_logits_rows, model::kHiddenStates);
   const int parity = static_cast<int>(part.num_steps % 2);
@@ -280,7 +280,7 @@ Status StepRunner::RunDraft(int draft) {
 
 int StepRunner::Candidates(int draft, int logits_idx, bool sampled, std::span<DraftCandidate> out) const {
   const Impl& m = *impl_;
-  const SharedLayout& layout = impl_->draft(draft).layout;
+  const SharedLayout& layout = impl_->draft(draft).layout();
   std::array<const DraftPart*, comm::kMaxMembers> parts;
   const int num = m.options.tp * m.options.threads;
   for (int i = 0; i < num; ++i) parts[static_cast<size_t>(i)] = layout.DraftParts(m.shared, i) + logits_idx;
@@ -288,11 +288,11 @@ int StepRunner::Candidates(int draft, int logits_idx, bool sampled, std::span<Dr
 }
 
 float* StepRunner::taps(int rank, int sequence, int slot) {
-  return impl_->target().ranks[static_cast<size_t>(rank)].team->taps.At(sequence, slot);
+  return impl_->target().taps(rank).At(sequence, slot);
 }
 
 std::span<const float> StepRunner::draft_logits(int draft, int logits_idx) const {
-  const SharedLayout& layout = impl_->draft(draft).layout;
+  const SharedLayout& layout = impl_->draft(draft).layout();
   return {layout.Logits(impl_->shared) + logits_idx * layout.ld_logits, draft_config(draft).vocab};
 }
 
@@ -304,11 +304,12 @@ Status StepRunner::CheckAgreement() {
 }
 
 const StepOutput& StepRunner::output() const {
-  return *impl_->target().layout.Output(impl_->shared);
+  return *impl_->target().layout().Output(impl_->shared);
 }
 
 std::span<const float> StepRunner::logits(int logits_idx) const {
-  return {impl_->target().layout.Logits(impl_->shared) + logits_idx * impl_->target().layout.ld_logits, config().vocab};
+  return {impl_->target().layout().Logits(impl_->shared) + logits_idx * impl_->target().layout().ld_logits,
+          config().vocab};
 }
 
 trace::Stopwatch& StepRunner::watch() {
@@ -323,7 +324,7 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
     trace::StepBreakdown now =
-        i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
+        i == 0 ? watch().breakdown() : *m.target().layout().Breakdown(m.shared, static_cast<int>(i));
     trace::StepBreakdown diff = now;
     for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
     diff.num_steps -= m.taken[i].num_steps;
@@ -340,12 +341,8 @@ StepCensus StepRunner::census() const {
 StepTraffic StepRunner::Traffic(int context, int rows, int logits_rows) const {
   const Impl& m = *impl_;
   StepTraffic traffic;
-  int64_t kv_heads = 0;  // of all ranks: two ranks may hold the same head
-  for (int rank = 0; rank < m.options.tp; ++rank) {
-    traffic.weights += *m.target().layout.WeightBytes(m.shared, rank);
-    kv_heads += m.target().plan.ranks[static_cast<size_t>(rank)].kv_heads.count();
-  }
-  const int64_t token_bytes = kv_heads * 2 * m.target().ranks[0].kv.row_bytes() * config().num_layers;
+  for (int rank = 0; rank < m.options.tp; ++rank) traffic.weights += *m.target().layout().WeightBytes(m.shared, rank);
+  const int64_t token_bytes = m.target().num_kv_heads() * 2 * m.target().kv_row_bytes() * config().num_layers;
   traffic.kv = token_bytes * (context + rows);
   traffic.rows = token_bytes * rows + int64_t{logits_rows} * config().vocab * static_cast<int64_t>(sizeof(float));
   return traffic;
