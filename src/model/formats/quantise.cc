@@ -176,17 +176,33 @@ std::optional<BadElement> Quantise(DType from, const uint8_t* source, uint64_t n
   return std::nullopt;
 }
 
+namespace {
+
+// Whether one of kElems values has all bits of `exponent` set.
+template <typename T>
+bool AnyNotFinite(const uint8_t* source, T exponent) {
+  T bits[kElems], any = 0;
+  std::memcpy(bits, source, sizeof bits);
+  for (int i = 0; i < kElems; ++i) any = static_cast<T>(any | ((bits[i] & exponent) == exponent ? 1 : 0));
+  return any != 0;
+}
+
+}  // namespace
+
 std::optional<BadElement> FindNotFinite(DType type, const uint8_t* source, uint64_t num_elems) {
   const uint64_t bytes = GetDTypeInfo(type).block_bytes;
-  // All exponent bits set; of the upper half for the types of two bytes.
-  const uint32_t exponent = type == DType::kF16 ? 0x7c00u : type == DType::kBF16 ? 0x7f80u : 0x7f800000u;
-  for (uint64_t i = 0; i < num_elems; ++i) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, source + i * bytes, bytes);
-    if ((bits & exponent) != exponent) continue;
-    float value;
-    kernels::DequantRow(type, source + i * bytes, 1, &value);
-    return BadElement{i, value};
+  const uint16_t half_exponent = type == DType::kF16 ? 0x7c00 : 0x7f80;
+  auto is_clean = [&](uint64_t first) {
+    const uint8_t* p = source + first * bytes;
+    return type == DType::kF32 ? !AnyNotFinite<uint32_t>(p, kInfBits) : !AnyNotFinite<uint16_t>(p, half_exponent);
+  };
+  for (uint64_t first = 0; first < num_elems; first += kElems) {
+    if (num_elems - first >= kElems && is_clean(first)) continue;
+    for (uint64_t i = first; i < num_elems && i < first + kElems; ++i) {
+      float value;
+      kernels::DequantRow(type, source + i * bytes, 1, &value);
+      if (!std::isfinite(value)) return BadElement{i, value};
+    }
   }
   return std::nullopt;
 }

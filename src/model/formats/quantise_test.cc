@@ -128,6 +128,14 @@ TEST(Quantise, FindNotFiniteReadsEachType) {
   EXPECT_EQ(find(DType::kF16, f16, 3)->value, -std::numeric_limits<float>::infinity());
   EXPECT_EQ(find(DType::kBF16, bf16, 3)->index, 2u);
   EXPECT_EQ(find(DType::kF32, f32, 3)->index, 2u);
+  for (size_t at : {0, 31, 32, 63, 64, 69}) {  // in a block of 32 and behind the last whole one
+    std::vector<uint16_t> row(70, 0x3c00);
+    row[at] = 0x7f80;
+    EXPECT_EQ(find(DType::kBF16, row.data(), 70)->index, at);
+    row[at] = 0xfe00;
+    EXPECT_EQ(find(DType::kF16, row.data(), 70)->index, at);
+    EXPECT_FALSE(find(DType::kF16, row.data(), at));
+  }
 }
 
 }  // namespace
