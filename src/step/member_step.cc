@@ -84,6 +84,21 @@ std::span<std::byte> SharedLayout::AllReduceArea(std::byte* base) const {
   return {base + all_reduce_, all_reduce_bytes_};
 }
 
+model::StepView SharedLayout::View(std::byte* base, const StepInput& in, model::BatchSequence* sequences) const {
+  for (int q = 0; q < in.num_sequences; ++q) sequences[q] = in.sequences[q].kv;
+  model::StepView view;
+  view.rows = in.rows;
+  view.num_rows = in.num_rows;
+  view.sequences = sequences;
+  view.num_sequences = in.num_sequences;
+  view.pages = Pages(base);
+  view.logits_rows = in.logits_rows;
+  view.num_logits_rows = in.num_logits_rows;
+  view.logits = Logits(base);
+  view.ld_logits = ld_logits;
+  return view;
+}
+
 void TreeOfRows(const StepInput& in, const StepSequence& s, DraftTree* tree) {
   tree->Reset(in.rows[s.first_row].token);
   for (int i = 1; i < s.num_rows; ++i) {
@@ -242,17 +257,7 @@ bool MemberStep::Run(int parity) {
   if (in.num_copies > 0 && !c.SyncRank()) return false;
 
   model::BatchSequence sequences[kMaxStepSequences];
-  for (int q = 0; q < in.num_sequences; ++q) sequences[q] = in.sequences[q].kv;
-  model::StepView view;
-  view.rows = in.rows;
-  view.num_rows = in.num_rows;
-  view.sequences = sequences;
-  view.num_sequences = in.num_sequences;
-  view.pages = layout_.Pages(shared_);
-  view.logits_rows = in.logits_rows;
-  view.num_logits_rows = in.num_logits_rows;
-  view.logits = layout_.Logits(shared_);
-  view.ld_logits = layout_.ld_logits;
+  model::StepView view = layout_.View(shared_, in, sequences);
   view.save_taps = in.save_taps != 0;
   c.Begin(view);
   if (!architecture_->forward(c)) return false;

@@ -21,6 +21,7 @@ namespace lockstep::model {
 struct Architecture;
 struct ModelConfig;
 class StepContext;
+struct StepView;
 }  // namespace lockstep::model
 namespace lockstep::trace {
 struct StepBreakdown;
@@ -53,6 +54,8 @@ struct SharedLayout {
   trace::StepBreakdown* Breakdown(std::byte* base, int member) const;
   int64_t* WeightBytes(std::byte* base, int rank) const;  // that a step reads of this rank's weights
   std::span<std::byte> AllReduceArea(std::byte* base) const;
+  // What the model sees of an input's rows. sequences: room for kMaxStepSequences, as long as the view.
+  model::StepView View(std::byte* base, const StepInput& in, model::BatchSequence* sequences) const;
 
   int pages_per_sequence, context;
   int64_t ld_logits;
