@@ -38,7 +38,7 @@ VERSION = "0.3.36"
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Of a run and of a quick one, where a flag says nothing else.
 EXTENT = {"contexts": ([32, 512, 4096], [32, 512]), "widths": ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16]),
-          "alternations": (7, 2), "tokens": (96, 32)}
+          "alternations": (7, 2), "tokens": (192, 32)}
 WIDTHS_FAR = [1]  # behind a context above FAR, where a wide step of the peer takes a large part of a second
 FAR = 1024
 MEMORY_TURNS = 3  # it hardly differs from process to process
@@ -400,10 +400,10 @@ def main():
         c.add_argument("--threads", type=numbers, default=[2], metavar="LIST")
     r.add_argument("--lockstep", type=Path, default=ROOT / "build" / "lockstep", metavar="BINARY")
     r.add_argument("--only", choices=["llama", "lockstep"])
-    r.add_argument("--prompts", default=str(ROOT / "bench" / "prompts" / "demo.jsonl"))
+    r.add_argument("--prompts", default=str(ROOT / "bench" / "prompts" / "kinds.jsonl"))
     r.add_argument("--contexts", type=numbers, metavar="LIST", help="tokens in the cache (default 32,512,4096)")
     r.add_argument("--widths", type=numbers, metavar="LIST", help="rows of a step (default 1,2,4,8,16,32)")
-    r.add_argument("-n", "--tokens", type=int, help="tokens a prompt (default 96)")
+    r.add_argument("-n", "--tokens", type=int, help="tokens a prompt (default 192)")
     r.add_argument("--reps", type=int, default=7, help="samples of each width in each turn")
     r.add_argument("--alternations", type=int, help="turns (default 7)")
     r.add_argument("--quick", action="store_true", help="two turns, fewer contexts and tokens: about two minutes")

@@ -11,7 +11,7 @@ import statistics
 PRUNE_TURNS = 2  # turns after which a mode of the peer may be left out
 PRUNE_MARGIN = 1.10  # if another was better by this factor each time, in each figure
 START, START_ENGINE, MEMORY = "start to first token, ms", "start to first token without Python, ms", "VmHWM, MiB"
-KINDS = (("code_edit", 2.5), ("summary", 1.5), ("chat", 1.0))
+KINDS = (("code_edit", 2.5), ("copying", 1.5), ("chat", 1.0))
 VERIFY = ((2, 1.10, 1.05), (4, 1.30, 1.2), (8, 1.6, 1.3), (16, 2.4, 1.7))
 
 
