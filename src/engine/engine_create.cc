@@ -76,6 +76,18 @@ Status FillDefaults(const model::ModelConfig& config, EngineOptions* o) {
   return OkStatus();
 }
 
+// A window of the text and a few nodes must fit.
+Status CheckPositions(const LoadedDrafts& drafts) {
+  constexpr uint32_t kLeast = 16;
+  for (const auto& source : {drafts.head_source, drafts.model_source}) {
+    if (source && source->config().context_length < kLeast) {
+      return Unsupported(fmt::format("--draft-model: {} positions (max_position_embeddings): at least {} are needed",
+                                     source->config().context_length, kLeast));
+    }
+  }
+  return OkStatus();
+}
+
 // Room for a draft's own nodes beyond the text; a head goes no further than it was trained for.
 void AddDrafts(const LoadedDrafts& drafts, const EngineOptions& o, step::StepOptions* step) {
   constexpr int kOwnNodes = spec::kMaxDraftDepth * spec::kLevelRows;
@@ -108,6 +120,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto drafts = LoadDrafts(s.options, s.source);
   LS_ASSIGN_OR_RETURN(s.tokenizer, building.get());
   LS_ASSIGN_OR_RETURN(s.drafts, std::move(drafts));
+  LS_RETURN_IF_ERROR(CheckPositions(s.drafts));
   LS_ASSIGN_OR_RETURN(topology::Machine machine, std::move(found));
   s.chat_template = ChatTemplateOf(*s.source->gguf());
   for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {  // megabytes that nobody reads again

@@ -108,6 +108,14 @@ def test_a_head_slides_where_its_positions_end():
     h.check(slid["accept_length"] >= 0.85 * whole["accept_length"], slid["accept_length"], whole["accept_length"])
 
 
+def test_a_head_of_hardly_any_positions():
+    run = ["run", "-m", h.real_model(), "-p", QUESTIONS[0], "-n", 24, "--force-draft", "--draft-model"]
+    refused = h.run(*run, copy_of_head("of-2", lambda c: c.update(max_position_embeddings=2)), code=3)
+    h.check("2 positions" in refused.err, refused.err)
+    bench("--spec-shape", "tree:9", "--force-draft", "--draft-model",
+          copy_of_head("of-16", lambda c: c.update(max_position_embeddings=16)), tokens=40, count=1)
+
+
 def test_automatic_drafting_writes_the_same_text():
     for more in ((), ("--temp", "0.8")):
         bench(*more, spec="auto")
