@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string_view>
@@ -60,6 +61,23 @@ Result<DType> EngineFlags::KvType() const {
                   kv_type.empty() ? "" : ", --kv-cache-dtype " + kv_type));
 }
 
+Status EngineFlags::SetDrafts(engine::EngineOptions* options) const {
+  for (const std::string& path : drafts) {
+    const bool is_head = std::filesystem::is_directory(path);
+    std::string& place = is_head ? options->draft_head : options->draft_model;
+    if (path.empty()) return InvalidArgument("--draft-model: the path is empty");
+    if (!place.empty()) {
+      return InvalidArgument(fmt::format("--draft-model {}: there is {} already, {}", path,
+                                         is_head ? "a head" : "a draft model", place));
+    }
+    place = path;
+  }
+  options->shipped_head = true;
+  options->force_draft = force_draft;
+  LS_ASSIGN_OR_RETURN(options->draft_dtype, DraftType());
+  return OkStatus();
+}
+
 Result<std::optional<DType>> EngineFlags::DraftType() const {
   if (draft_type == "none") return std::optional<DType>();
   for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
@@ -72,9 +90,11 @@ Result<std::optional<DType>> EngineFlags::DraftType() const {
 
 void EngineFlags::AddSpecTo(CLI::App& command) {
   command.add_option("--draft-model,--speculative-draft-model-path,--speculative-draft-model,--model-draft,--spec-draft-model",
-                     draft_model,
-                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model (default: the head that comes with "
-                     "Lockstep for the model, if there is one)");
+                     drafts,
+                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model; one of each may be given (default: the head "
+                     "that comes with Lockstep for the model, if there is one)")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
   command
       .add_option("--draft-quantization,--speculative-draft-model-quantization", draft_type,
                   "What a head's matrices become at load: q8_0, q4_0, q4_1, or none")
@@ -86,19 +106,14 @@ void EngineFlags::AddSpecTo(CLI::App& command) {
       ->capture_default_str();
 }
 
-Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool drafts) const {
+Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool may_draft) const {
   engine::EngineOptions options;
   options.model_path = model;
   options.prefill_chunk = prefill_chunk;
   options.tp = tp;
   options.threads = threads;
   options.context = context;
-  if (drafts) {
-    options.draft_model = draft_model;
-    options.shipped_head = true;
-    options.force_draft = force_draft;
-    LS_ASSIGN_OR_RETURN(options.draft_dtype, DraftType());
-  }
+  if (may_draft) LS_RETURN_IF_ERROR(SetDrafts(&options));
   options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;
   if (!(options.timeout_secs > 0)) {

@@ -31,7 +31,7 @@ struct EngineFlags {
   std::string rank_mode = "thread";
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
-  std::string draft_model;
+  std::vector<std::string> drafts;  // folder of a head, file of a model
   std::string draft_type = "q8_0";  // of a head
   bool force_draft = false;
   double spec_max_slowdown_percent = 25;
@@ -39,11 +39,12 @@ struct EngineFlags {
   void AddTo(CLI::App& command);
   // Of commands that draft.
   void AddSpecTo(CLI::App& command);
-  // drafts: whether a request may draft with a model, so that a head is worth loading.
-  Result<std::unique_ptr<engine::Engine>> Load(bool drafts = false) const;
+  // may_draft: whether a request may draft with a model, so that a head is worth loading.
+  Result<std::unique_ptr<engine::Engine>> Load(bool may_draft = false) const;
   bool json_only() const { return json == "-"; }
 
  private:
+  Status SetDrafts(engine::EngineOptions* options) const;
   Result<std::optional<DType>> DraftType() const;
   // Keys and values have one type.
   Result<DType> KvType() const;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "engine/engine.h"
 #include "engine/shipped_heads.h"
 #include "model/formats/eagle3_head.h"
@@ -12,10 +10,8 @@ namespace lockstep::engine {
 
 Result<LoadedDrafts> LoadDrafts(const EngineOptions& o, const std::shared_ptr<const model::WeightSource>& target) {
   LoadedDrafts drafts;
-  std::string head_path;
-  if (std::filesystem::is_directory(o.draft_model)) {
-    head_path = o.draft_model;
-  } else if (!o.draft_model.empty()) {
+  std::string head_path = o.draft_head;
+  if (!o.draft_model.empty()) {
     LS_ASSIGN_OR_RETURN(drafts.model_source, model::OpenGgufWeights(o.draft_model));
   }
   if (head_path.empty() && o.shipped_head) {

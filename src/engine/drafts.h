@@ -24,8 +24,8 @@ struct LoadedDrafts {
   int head = -1, model = -1;  // their numbers in step::StepOptions::drafts; -1: none
 };
 
-// What options name (--draft-model): a folder is a head, a file a model. Without it, the head that is shipped for this
-// target, if there is one.
+// What options name (--draft-model). Without a head, the one that is shipped for this target, if there is one and it is
+// wanted.
 Result<LoadedDrafts> LoadDrafts(const EngineOptions& options, const std::shared_ptr<const model::WeightSource>& target);
 
 // The drafters that a request of this kind chooses from, in the governor's order: cheaper ones first.

@@ -160,7 +160,7 @@ Status Engine::ProbeDraft() {
   LS_RETURN_IF_ERROR(EnsurePages(static_cast<int>(tokens.size())));
   LS_ASSIGN_OR_RETURN(const double share, ProbeHead(*s_->runner, s_->drafts.head, kSequence, tokens));
   const std::string text = fmt::format("--draft-model {}: the head names {:.0f} % of the model's own next tokens",
-                                       s_->options.draft_model, share * 100);
+                                       s_->options.draft_head, share * 100);
   if (share < kLeastAgreement && !s_->options.force_draft) {
     return InvalidArgument(fmt::format("{}; below {:.0f} % it is one for another model (--force-draft uses it all the same)",
                                        text, kLeastAgreement * 100));

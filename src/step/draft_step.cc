@@ -14,6 +14,9 @@
 namespace lockstep::step {
 namespace {
 
+// A token whose z lies so far below the largest is drawn once in 8,000 times as often as that one.
+constexpr float kReach = 9.0f;
+
 bool Before(const DraftPart::Best& a, const DraftPart::Best& b) {
   return a.value > b.value || (a.value == b.value && a.token < b.token);
 }
@@ -42,73 +45,81 @@ DraftStep::DraftStep(std::unique_ptr<model::StepContext> context, const SharedLa
       draft_to_target_(draft_to_target),
       num_tokens_(num_tokens) {
   const model::GroupRange groups = context_->MyPart(context_->weights().output.weight.num_groups);
-  z_.resize(static_cast<size_t>(groups.end - groups.begin) * 16);
-  exp_.resize(z_.size());
+  work_.resize(static_cast<size_t>(groups.end - groups.begin) * 16);
 }
 
 DraftStep::~DraftStep() = default;
 
-void DraftStep::PickRow(const StepInput& in, const StepSequence& s, int logits_idx, int first, int count,
-                        DraftPart* part) {
-  const float* logits = layout_.Logits(shared_) + logits_idx * layout_.ld_logits + first;
-  const kernels::ArgmaxResult top = context_->kernels().argmax(logits, count);
+void DraftStep::FindLargest(int logits_idx, const Slice& slice, DraftPart* part) {
+  const float* logits = layout_.Logits(shared_) + logits_idx * layout_.ld_logits + slice.first;
+  const kernels::ArgmaxResult top = context_->kernels().argmax(logits, slice.count);
   *part = {};
-  if (!top.finite) {
-    part->largest = NAN;
-    return;
-  }
-  const bool sampled = !s.sampling.greedy();
-  const float inverse = sampled ? 1.0f / s.sampling.temperature : 1.0f;
-  part->largest = logits[top.index] * inverse;
-  for (int i = 0; i < count; ++i) {
-    z_[static_cast<size_t>(i)] = logits[i] * inverse;
-    exp_[static_cast<size_t>(i)] = z_[static_cast<size_t>(i)] - part->largest;
-  }
-  auto target_of = [&](int i) {
-    return draft_to_target_.empty() ? first + i : draft_to_target_[static_cast<size_t>(first + i)];
-  };
-  if (!sampled) {
-    context_->kernels().exp(exp_.data(), exp_.data(), static_cast<int>(exp_.size()));
-    for (int i = 0; i < count; ++i) part->sum_exp += exp_[static_cast<size_t>(i)];
-    for (int i = 0; i < count; ++i) {
-      if (MayEnter(*part, z_[static_cast<size_t>(i)]) && target_of(i) < num_tokens_)
-        Insert(part, {z_[static_cast<size_t>(i)], target_of(i)});
-    }
-    return;
-  }
-  // The target's own noise. Few tokens can still come among the best with the most that it can add.
-  const int64_t position = in.rows[in.logits_rows[logits_idx]].position + s.noise_offset;
-  auto consider = [&](int i) {
-    const float z = z_[static_cast<size_t>(i)];
-    const int32_t token = target_of(i);
-    if (!MayEnter(*part, z + kMaxGumbel) || token >= num_tokens_) return;
-    const uint32_t word = NoiseBlock(s.sampling.seed, position, token / 4).word[token % 4];
-    if (MayEnter(*part, z + GumbelBound(word))) Insert(part, {z + GumbelFromWord(word), token});
-  };
-  // Those near the top first, so that the bar is high for the many others.
-  constexpr float kNear = 4.0f;
-  for (int i = 0; i < count; ++i)
-    if (exp_[static_cast<size_t>(i)] >= -kNear) consider(i);
-  for (int i = 0; i < count; ++i)
-    if (exp_[static_cast<size_t>(i)] < -kNear) consider(i);
+  part->largest = top.finite ? logits[top.index] : NAN;
 }
 
-void DraftStep::PickCandidates(const StepInput& in) {
+void DraftStep::PickGreedy(int logits_idx, const Slice& slice, DraftPart* part) {
+  const float* logits = layout_.Logits(shared_) + logits_idx * layout_.ld_logits + slice.first;
+  for (int i = 0; i < slice.count; ++i) work_[static_cast<size_t>(i)] = logits[i] - part->largest;
+  context_->kernels().exp(work_.data(), work_.data(), static_cast<int>(work_.size()));
+  for (int i = 0; i < slice.count; ++i) part->sum_exp += work_[static_cast<size_t>(i)];
+  for (int i = 0; i < slice.count; ++i) {
+    if (!MayEnter(*part, logits[i])) continue;
+    const int32_t token = TargetOf(slice.first + i);
+    if (token < num_tokens_) Insert(part, {logits[i], token});
+  }
+}
+
+// With the target's own noise. Only tokens that have a chance: the noise would have to lift the others by kReach and more.
+// Measured from the largest of all parts, so that how the vocabulary is cut decides nothing.
+void DraftStep::PickSampled(const StepInput& in, const StepSequence& s, int logits_idx, const Slice& slice,
+                            float largest, DraftPart* part) {
+  const float* logits = layout_.Logits(shared_) + logits_idx * layout_.ld_logits + slice.first;
+  const float inverse = 1.0f / s.sampling.temperature;
+  const float least = largest - kReach * s.sampling.temperature;
+  const int64_t position = in.rows[in.logits_rows[logits_idx]].position + s.noise_offset;
+  for (int i = 0; i < slice.count; ++i) {
+    if (logits[i] < least) continue;
+    const float z = logits[i] * inverse;
+    const int32_t token = TargetOf(slice.first + i);
+    if (token >= num_tokens_ || !MayEnter(*part, z + kMaxGumbel)) continue;
+    const uint32_t word = NoiseBlock(s.sampling.seed, position, token / 4).word[token % 4];
+    if (MayEnter(*part, z + GumbelBound(word))) Insert(part, {z + GumbelFromWord(word), token});
+  }
+}
+
+bool DraftStep::PickCandidates(const StepInput& in) {
   const model::RankShard& shard = context_->shard();
   const model::GroupRange groups = context_->MyPart(context_->weights().output.weight.num_groups);
-  const int first = shard.vocab.begin + groups.begin * 16;
-  const int count = std::min(shard.vocab.end - first, (groups.end - groups.begin) * 16);
-  DraftPart* mine = layout_.DraftParts(shared_, member_.rank() * member_.threads_per_rank() + member_.thread());
-  for (int q = 0; q < in.num_sequences; ++q) {
-    const StepSequence& s = in.sequences[q];
-    for (int i = s.first_logits_idx; i < s.first_logits_idx + s.num_logits_rows; ++i) {
-      if (count > 0) {
-        PickRow(in, s, i, first, count, &mine[i]);
-      } else {  // more threads than groups: this one has no vocabulary
-        mine[i] = {-INFINITY, 0, 0, {}};
-      }
+  Slice slice;
+  slice.first = shard.vocab.begin + groups.begin * 16;
+  slice.count = std::max(0, std::min(shard.vocab.end - slice.first, (groups.end - groups.begin) * 16));
+  const int me = member_.rank() * member_.threads_per_rank() + member_.thread();
+  DraftPart* mine = layout_.DraftParts(shared_, me);
+  bool any_sampled = false;
+  for (int q = 0; q < in.num_sequences; ++q) any_sampled = any_sampled || !in.sequences[q].sampling.greedy();
+  for (int i = 0; i < in.num_logits_rows; ++i) {
+    if (slice.count > 0) {
+      FindLargest(i, slice, &mine[i]);
+    } else {  // more threads than groups: this one has no vocabulary
+      mine[i] = {-INFINITY, 0, 0, {}};
     }
   }
+  if (any_sampled && !member_.SyncWorld(comm::SyncOp::kLogits)) return false;
+  for (int q = 0; q < in.num_sequences && slice.count > 0; ++q) {
+    const StepSequence& s = in.sequences[q];
+    for (int i = s.first_logits_idx; i < s.first_logits_idx + s.num_logits_rows; ++i) {
+      if (std::isnan(mine[i].largest)) continue;
+      if (s.sampling.greedy()) {
+        PickGreedy(i, slice, &mine[i]);
+        continue;
+      }
+      float largest = -INFINITY;
+      for (int m = 0; m < member_.world_size() * member_.threads_per_rank(); ++m)
+        largest = std::max(largest, layout_.DraftParts(shared_, m)[i].largest);
+      PickSampled(in, s, i, slice, largest, &mine[i]);
+    }
+  }
+  return true;
 }
 
 bool DraftStep::Run(int parity) {
@@ -121,8 +132,7 @@ bool DraftStep::Run(int parity) {
   view.hidden_out = in.hidden_out;
   c.Begin(view);
   if (!architecture_.forward(c)) return false;
-  PickCandidates(in);
-  return member_.SyncWorld(comm::SyncOp::kLogits);
+  return PickCandidates(in) && member_.SyncWorld(comm::SyncOp::kLogits);
 }
 
 int MergeParts(std::span<const DraftPart* const> parts, bool sampled, std::span<DraftCandidate> out) {

@@ -31,12 +31,12 @@ struct DraftCandidate {
 
 // A member's best of its part of the vocabulary, at one row.
 struct DraftPart {
-  // Of all tokens of the part: the largest z, and the sum of exp(z - largest). z = logit x (1 / temperature).
+  // Of all tokens of the part: the largest logit, and for greedy requests the sum of exp(logit - largest).
   float largest;
   float sum_exp;
   int32_t num;
   struct Best {
-    float value;  // z, with noise where the request samples
+    float value;  // logit; where the request samples logit x (1 / temperature) + noise
     int32_t token;
   } best[kDraftTopK];  // largest value first, of equals the smaller id
 };
@@ -54,8 +54,18 @@ class DraftStep {
   model::StepContext& context() { return *context_; }
 
  private:
-  void PickCandidates(const StepInput& in);
-  void PickRow(const StepInput& in, const StepSequence& s, int logits_idx, int first, int count, DraftPart* part);
+  // This member's part of the draft vocabulary.
+  struct Slice {
+    int first, count;
+  };
+  bool PickCandidates(const StepInput& in);
+  void FindLargest(int logits_idx, const Slice& slice, DraftPart* part);
+  void PickGreedy(int logits_idx, const Slice& slice, DraftPart* part);
+  void PickSampled(const StepInput& in, const StepSequence& s, int logits_idx, const Slice& slice, float largest,
+                   DraftPart* part);
+  int32_t TargetOf(int draft_id) const {
+    return draft_to_target_.empty() ? draft_id : draft_to_target_[static_cast<size_t>(draft_id)];
+  }
 
   std::unique_ptr<model::StepContext> context_;
   const model::Architecture& architecture_;
@@ -64,7 +74,7 @@ class DraftStep {
   std::byte* shared_;
   std::span<const int32_t> draft_to_target_;
   int num_tokens_;
-  std::vector<float> z_, exp_;  // [this member's part of the vocabulary]
+  std::vector<float> work_;  // [this member's part of the vocabulary]
 };
 
 // Brings the members' parts of one row together. Returns how many candidates there are; 0 if the row is not finite.
