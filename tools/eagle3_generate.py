@@ -7,6 +7,7 @@ A chat is prefix | user's turn | between | answer: prefix and between are the co
 """
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ GREEDY, WARM, HOT = 0, 1, 2
 TEMPERATURES = (0.0, 0.8, 1.0)
 SHARES = (0.45, 0.45, 0.10)
 USER_MIN_P = 0.01
-MIN_USER, MAX_USER = 4, 120
+MIN_USER, SOFT_USER, MAX_USER = 4, 40, 120     # a longer turn ends with its sentence; one without an end is dropped
 BEGIN, IS_ANSWER, KEEP, DROP, MODE_SHIFT = 1, 2, 4, 8, 4
 LOOP_WINDOW, LOOP_EVERY = 48, 16
 SHARD_STEPS = 1024
@@ -71,6 +72,8 @@ class Streams:
         ends = torch.zeros(target.c.vocab, dtype=torch.bool)
         ends[target.c.end_ids] = True
         self.is_end = ends.to(device)
+        closes = [text.decode([i]).rstrip(" ").endswith((".", "?", "!", "\n")) for i in range(target.c.vocab)]
+        self.is_close = torch.tensor(closes, device=device)
         openers = [[]] * len(OPENERS) + [text.encode(o) for o in OPENERS]     # half of the draws force nothing
         width = max(map(len, openers))
         self.openers = torch.tensor([o + [0] * (width - len(o)) for o in openers], device=device)
@@ -107,13 +110,14 @@ class Streams:
         turn_over = user & ended & (count >= MIN_USER)
         drop = user & ((ended & (count < MIN_USER)) | (count >= MAX_USER))
         nxt = torch.where(turn_over, self.between[0], nxt)
+        run_on = user & ~forced & ~ended & ~drop & (count >= SOFT_USER) & self.is_close[nxt]
         joining = phase == BETWEEN
         nxt = torch.where(joining, self.between[count.clamp(max=len(self.between) - 1)], nxt)
         keep = answer & (ended | (position + 2 >= self.max_len) | looping)
         begin = user & (count == 0)
         event = (begin * BEGIN + answer * IS_ANSWER + keep * KEEP + drop * DROP + (mode << MODE_SHIFT)).to(torch.uint8)
         count = torch.where(turn_over, 1, count + 1)
-        phase = torch.where(turn_over, BETWEEN, phase)
+        phase, count = torch.where(turn_over | run_on, BETWEEN, phase), torch.where(run_on, 0, count)
         to_answer = (phase == BETWEEN) & (count >= len(self.between))
         phase, count = torch.where(to_answer, ANSWER, phase), torch.where(to_answer, 0, count)
         over = keep | drop
@@ -186,19 +190,24 @@ def generate(target, text, folder, want_tokens, streams, max_len, seed, max_seco
     torch.manual_seed(seed + 1000 * first)
     started = time.monotonic()
     run = Streams(target, text, streams, max_len, compiled=target.device.type == "cuda")
-    before = None
-    index = first
-    steps = min(SHARD_STEPS, max(max_len, 64))
-    while have < want_tokens:
-        if max_seconds and time.monotonic() - started > max_seconds:
-            break
-        log = run.run(steps)
-        joined = log if before is None else tuple(torch.cat([a, b]) for a, b in zip(before, log))
-        arrays = collect(*joined, 0 if before is None else steps, len(text.prefix))
-        before = log
+    steps = max(SHARD_STEPS, max_len)          # so a chat never spans more than two shards
+
+    def store(joined, done, index):
+        arrays = collect(*joined, done, len(text.prefix))
         write_npz(folder / f"chats-{index:04}.npz", arrays)
-        index += 1
-        have += int(arrays["length"].sum())
-        progress(have, want_tokens, f"{len(arrays['length'])} chats in the last shard, "
-                 f"{(time.monotonic() - started) / (index - first):.1f} s each")
+        return int(arrays["length"].sum()), len(arrays["length"])
+    before, pending, index = None, None, first
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        while have < want_tokens and not (max_seconds and time.monotonic() - started > max_seconds):
+            log = run.run(steps)
+            if pending:
+                tokens, chats = pending.result()
+                have += tokens
+                progress(have, want_tokens, f"{chats} chats in the last shard, "
+                         f"{(time.monotonic() - started) / (index - first):.1f} s each")
+            joined = log if before is None else tuple(torch.cat([a, b]) for a, b in zip(before, log))
+            pending = worker.submit(store, joined, 0 if before is None else steps, index)
+            before, index = log, index + 1
+        if pending:
+            have += pending.result()[0]
     return have

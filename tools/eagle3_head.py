@@ -104,8 +104,10 @@ class Eagle3Head(nn.Module):
         c, last = self.c, f"blk.{self.c.layers - 1}."
         self.lm_head.weight.copy_(weights["output.weight"][self.draft_ids])
         self.norm.weight.copy_(weights["output_norm.weight"])
-        self.fc.weight.mul_(0.2)
-        self.fc.weight[:, 2 * c.dim:] += torch.eye(c.dim)
+        # The layer's own outputs are small beside the residual stream that they were made for. What follows is all behind
+        # norms, so a smaller stream changes nothing but how soon the layer can turn it.
+        self.fc.weight.mul_(0.02)
+        self.fc.weight[:, 2 * c.dim:] += 0.1 * torch.eye(c.dim)
         layer, attn = self.midlayer, self.midlayer.self_attn
         layer.hidden_norm.weight.copy_(weights[last + "attn_norm.weight"])
         layer.post_attention_layernorm.weight.copy_(weights[last + "ffn_norm.weight"])

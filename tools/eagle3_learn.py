@@ -19,7 +19,14 @@ from eagle3_generate import GREEDY, shard_files
 from eagle3_head import Eagle3Head, TttAttention, ttt_attention
 from eagle3_target import logits_f32
 
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+
 HOLD_OUT = 256           # one chat in so many is never trained on
+COUNT_STEP = 2048        # rows with a loss are filled up to a multiple, so that the allocator sees few sizes
 MAX_PERIOD, MIN_RUN = 64, 24
 EMA_DECAY = 0.999
 
@@ -100,7 +107,7 @@ class Chats:
         chat, at = np.nonzero(mask)
         left = self.lengths[chats][chat] - 1 - at                       # tokens after m that the chat still has
         warm = self.modes[chats][chat] != GREEDY
-        count = (len(at) + 127) // 128 * 128
+        count = (len(at) + COUNT_STEP - 1) // COUNT_STEP * COUNT_STEP
         packed = np.zeros((3, count), np.int64)
         packed[0] = rows - 1                                            # padding points at a row that no draft comes from
         packed[:, :len(at)] = chat * length + at, left, warm
@@ -136,6 +143,49 @@ def score_rows(logits, teacher, label, weight, tau, mix):
     of_label = label.clamp(min=0)[:, None]
     match = (q_t.gather(1, of_label) / p_t.gather(1, of_label).clamp(min=1e-9)).squeeze(1).clamp(max=1.0)
     return (loss * weight).sum(), (grad * weight[:, None]).to(torch.bfloat16), hit, match
+
+
+if triton:
+    @triton.jit
+    def _score_rows(logits_ptr, teacher_ptr, label_ptr, weight_ptr, tau_ptr, mix_ptr, grad_ptr, loss_ptr, hit_ptr, match_ptr,
+                    VOCAB: tl.constexpr, WIDTH: tl.constexpr):
+        """score_rows, one program a row, with the whole row in registers: each value is read and written once."""
+        row = tl.program_id(0)
+        at = tl.arange(0, WIDTH)
+        inside = at < VOCAB
+        base = row.to(tl.int64) * VOCAB
+        z = tl.load(logits_ptr + base + at, mask=inside, other=-float("inf"))
+        t = tl.load(teacher_ptr + base + at, mask=inside, other=-float("inf")).to(tl.float32)
+        label, weight, tau = tl.load(label_ptr + row), tl.load(weight_ptr + row), tl.load(tau_ptr + row)
+        mix = tl.load(mix_ptr)
+        best = tl.argmax(z, axis=0)
+        z -= tl.max(z, axis=0)
+        t -= tl.max(t, axis=0)
+        q, p = tl.exp(z), tl.exp(t)
+        sum_q, sum_p = tl.sum(q, axis=0), tl.sum(p, axis=0)
+        q, p = q / sum_q, p / sum_p
+        kl = tl.sum(tl.where(inside, p * (t - z), 0.0), axis=0) + tl.log(sum_q) - tl.log(sum_p)
+        q_t, p_t = tl.exp(z / tau), tl.exp(t / tau)
+        q_t, p_t = q_t / tl.sum(q_t, axis=0), p_t / tl.sum(p_t, axis=0)
+        low = tl.where(q_t < p_t, q_t, 0.0)
+        overlap = tl.maximum(tl.sum(tl.minimum(q_t, p_t), axis=0), 1e-6)
+        grad = (1 - mix) * (q - p) - mix / overlap * (low - q_t * tl.sum(low, axis=0))
+        tl.store(grad_ptr + base + at, (grad * weight).to(grad_ptr.dtype.element_ty), mask=inside)
+        tl.store(loss_ptr + row, ((1 - mix) * kl - mix * tau * tl.log(overlap)) * weight)
+        tl.store(hit_ptr + row, (best == label).to(tl.int8))
+        own = at == tl.maximum(label, 0)
+        share = tl.sum(tl.where(own, q_t, 0.0), axis=0) / tl.maximum(tl.sum(tl.where(own, p_t, 0.0), axis=0), 1e-9)
+        tl.store(match_ptr + row, tl.minimum(share, 1.0))
+
+
+def score_rows_fused(logits, teacher, label, weight, tau, mix):
+    rows, vocab = logits.shape
+    grad = torch.empty((rows, vocab), dtype=torch.bfloat16, device=logits.device)
+    loss, match = (torch.empty(rows, device=logits.device) for _ in range(2))
+    hit = torch.empty(rows, dtype=torch.int8, device=logits.device)
+    _score_rows[(rows,)](logits, teacher, label, weight, tau, mix, grad, loss, hit, match, vocab,
+                         triton.next_power_of_2(vocab), num_warps=16)
+    return loss.sum(), grad, hit.bool(), match
 
 
 class HeadLoss(torch.autograd.Function):
@@ -211,7 +261,8 @@ class Learner:
             self.after = torch.compile(self.after, dynamic=False)
             TttAttention.join = staticmethod(torch.compile(TttAttention.join, dynamic=False))
             TttAttention.join_backward = staticmethod(torch.compile(TttAttention.join_backward, dynamic=False))
-            HeadLoss.score = staticmethod(torch.compile(score_rows, dynamic=True))
+            wide = triton is None or len(head.draft_ids) > 16384        # a row would not fit into registers
+            HeadLoss.score = staticmethod(torch.compile(score_rows, dynamic=True) if wide else score_rows_fused)
             self.teacher = torch.compile(self._teacher, dynamic=True)
 
     def progress(self):

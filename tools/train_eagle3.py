@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+# Batches differ in their number of rows; segments that grow serve them all, where fixed ones would be made anew.
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 try:
     import numpy as np  # noqa: F401
     import safetensors  # noqa: F401
