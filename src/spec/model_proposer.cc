@@ -64,7 +64,7 @@ bool ModelProposer::CatchUp(const ProposeContext& context) {
   // What was read must still stand there, or it was another text.
   if (read_.size() > tokens.size() || !std::equal(read_.begin(), read_.end(), tokens.begin())) Reset({});
   // Room for this proposal's own nodes too.
-  const int64_t most = context_ - std::min(context_ / 2, kMaxDraftDepth * kLevelRows);
+  const int64_t most = context_ - std::min(context_ / 2, context.budget.max_nodes + kLevelRows);
   if (fresh_) {
     window_ = next_ = std::max<int64_t>(0, end - std::min<int64_t>(kDraftWindow, most));
   } else if (end - next_ > kDraftCatchUp) {

@@ -101,11 +101,11 @@ def test_types_of_the_head_change_the_acceptance_only():
 
 def test_a_head_slides_where_its_positions_end():
     # Positions of prompt and text go far beyond what the copy was trained for.
-    short = copy_of_head("short", lambda c: c.update(max_position_embeddings=128))
-    whole, slid = (bench("--spec-shape", "chain:3", "--ignore-eos", *more, tokens=320, count=1)
+    short = copy_of_head("short", lambda c: c.update(max_position_embeddings=256))
+    whole, slid = (bench("--spec-shape", "chain:3", "--ignore-eos", *more, tokens=480, count=1)
                    for more in ((), ("--draft-model", short)))
     print("      whole %.2f, sliding %.2f" % (whole["accept_length"], slid["accept_length"]))
-    h.check(slid["accept_length"] >= 0.85 * whole["accept_length"], slid["accept_length"], whole["accept_length"])
+    h.check(slid["accept_length"] >= 0.9 * whole["accept_length"], slid["accept_length"], whole["accept_length"])
 
 
 def test_a_head_of_hardly_any_positions():
