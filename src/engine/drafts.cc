@@ -23,8 +23,8 @@ Status CheckDraftModel(const EngineOptions& o, const model::WeightSource& draft,
   auto difference = TokenizerDifference(*draft.gguf(), *target.gguf());
   if (!difference.ok()) return difference.status().WithContext(fmt::format("draft model {}", o.draft_model));
   if (!difference->empty()) {
-    return InvalidArgument(fmt::format("draft model {} has another tokenizer than {}: {}", o.draft_model,
-                                       o.model_path, *difference));
+    return InvalidArgument(
+        fmt::format("draft model {} has another tokenizer than {}: {}", o.draft_model, o.model_path, *difference));
   }
   for (const model::WeightSource* source : {&draft, &target}) {  // megabytes that nobody reads again
     for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {

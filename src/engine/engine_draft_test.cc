@@ -2,7 +2,6 @@
 // always right.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "engine/engine.h"
@@ -15,7 +14,8 @@ using step::testing::Scratch;
 using step::testing::SomeTokens;
 using step::testing::TinyModel;
 
-const char kTarget[] = "seed=6, heads=9, kv_heads=3, head_dim=32, hidden=96, tied=False, dtype='Q4_1', context=1024, layers=3";
+const char kTarget[] =
+    "seed=6, heads=9, kv_heads=3, head_dim=32, hidden=96, tied=False, dtype='Q4_1', context=1024, layers=3";
 const char kSmaller[] = "seed=9, heads=4, kv_heads=2, head_dim=16, hidden=64, tied=False, dtype='Q8_0', context=512";
 
 // The first `layers` of a model, by the tool that users have.
@@ -176,7 +176,8 @@ TEST(DraftModel, AnotherVocabularyIsRefused) {
   ASSERT_TRUE(RefusalOf(Vocabulary("")).ok());
   const std::string target = TinyModel(kTarget);
   const std::string swapped = Vocabulary("tokens[40], tokens[41] = tokens[41], tokens[40]");
-  ExpectRefused(RefusalOf(swapped), {TinyModel(kSmaller, swapped), target, "2 differ", "token 40", "\"&\" (type 1) against \"%\""});
+  ExpectRefused(RefusalOf(swapped),
+                {TinyModel(kSmaller, swapped), target, "2 differ", "token 40", "\"&\" (type 1) against \"%\""});
   ExpectRefused(RefusalOf(Vocabulary("kinds[50] = 4")), {"1 differs", "token 50", "type 4", "type 1"});
   // 284 tokens have a name.
   ExpectRefused(RefusalOf(Vocabulary("kinds[284] = 1")), {"285 tokens against 284", "1 differs", "token 284"});
@@ -194,12 +195,8 @@ TEST(DraftModel, PaddingIsNoDifference) {
     auto engine = Make(Options(TinyModel(kSmaller + std::string(vocab))));
     for (float temperature : {0.0f, 0.8f, 1.5f}) {
       Request request = Ask(30, 60, temperature);
-      request.sampling.logit_bias = {{319, 4.0f}};
+      request.prompt[7] = request.prompt.back() = 319;
       ExpectSame(*engine, request, "tree:8");
-      const Response plain = Answer(*engine, request);
-      if (temperature > 0) {
-        EXPECT_NE(std::ranges::find(plain.token_ids, 319), plain.token_ids.end());
-      }
     }
   }
 }

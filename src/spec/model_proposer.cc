@@ -128,8 +128,8 @@ void ModelProposer::PickFrontier(const DraftBudget& budget) {
     return nodes_[static_cast<size_t>(a)].reach > nodes_[static_cast<size_t>(b)].reach;
   });
   const size_t taken = std::min(order_.size(), static_cast<size_t>(budget.max_nodes));
-  const float last = static_cast<int>(taken) < budget.max_nodes ? 0.0f
-                                                                : nodes_[static_cast<size_t>(order_[taken - 1])].reach;
+  const float last =
+      static_cast<int>(taken) < budget.max_nodes ? 0.0f : nodes_[static_cast<size_t>(order_[taken - 1])].reach;
   const float bar = std::max(last, budget.min_reach);
   for (size_t i = 0; i < taken && frontier_.size() < kLevelRows; ++i) {
     const Node& node = nodes_[static_cast<size_t>(order_[i])];

@@ -147,7 +147,8 @@ TEST(ModelProposer, TheWindowOpensWithTheLastTokens) {
     for (size_t length : {1u, 2u, 31u, 32u, 33u, 255u, 256u, 257u, 258u, 300u, 400u}) {
       bench.Fresh();
       const size_t window = length > size_t(kDraftWindow) ? length - size_t(kDraftWindow) : 0;
-      ASSERT_EQ(bench.Chain(Prefix(text, length), 4, sampling), bench.Expected(Prefix(text, length), window, 4, sampling))
+      ASSERT_EQ(bench.Chain(Prefix(text, length), 4, sampling),
+                bench.Expected(Prefix(text, length), window, 4, sampling))
           << length << " tokens, T " << sampling.temperature;
     }
   }
@@ -223,7 +224,8 @@ TEST(ModelProposer, ATreeIsWhatTheModelSaysAlongEveryPath) {
     EXPECT_NEAR(bench.probability[size_t(row)], bench.probability[parent] * share, 1e-4) << "row " << row;
     int better = 0;
     for (int32_t other = 0; other < kVocab; ++other)
-      better += logits[size_t(other)] > logits[size_t(token)] || (logits[size_t(other)] == logits[size_t(token)] && other < token);
+      better += logits[size_t(other)] > logits[size_t(token)] ||
+                (logits[size_t(other)] == logits[size_t(token)] && other < token);
     EXPECT_LT(better, step::kDraftTopK);
   }
   EXPECT_GT(deep, 0);

@@ -323,7 +323,8 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   std::vector<trace::StepBreakdown> since;
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
-    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
+    trace::StepBreakdown now =
+        i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
     trace::StepBreakdown diff = now;
     for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
     diff.num_steps -= m.taken[i].num_steps;

@@ -95,13 +95,14 @@ def words(count):
 def test_prompts_across_the_window():
     """A draft sees the last 256 tokens; beyond them it starts in the middle of the text."""
     seen = set()
-    for count in (240, 250, 260, 420):
+    for count in (200, 400):
         for sampling in (GREEDY, SAMPLED):
             answer = same("--raw", "-p", words(count), "-n", 12, *sampling, draft_model=h.real_model())
             tokens = answer["prompt_tokens"]
             seen.add(tokens > 256)
             if tokens <= 255:
-                h.equal(answer["accept_length"], 4 if answer["rounds"] == 3 else answer["accept_length"], tokens)
+                # 1 + 11 tokens: the last round is cut by the limit.
+                h.equal((answer["rounds"], answer["accept_length"]), (3, 11 / 3), tokens)
             h.check(answer["accept_length"] > 1.5, "beyond the window nothing is accepted:", tokens, answer["accept_length"])
     h.equal(seen, {False, True}, "prompts on both sides of the window")
 
@@ -130,7 +131,7 @@ def test_limits_and_stops():
 def refused(draft_model, *arguments, model=None, code=2):
     result = h.run("run", "-m", model or h.real_model(), "-p", "Hi", "-n", 2, "--draft-model", draft_model, *arguments,
                    code=code)
-    lines = [line for line in result.err.splitlines() if "error" in line]
+    lines = [line for line in result.err.splitlines() if line.strip() and "warning" not in line]
     h.equal(len(lines), 1, result.err)
     return lines[0]
 
@@ -145,7 +146,6 @@ def test_another_vocabulary_is_refused():
         h.check(word in line, repr(word), "is not in", line)
     h.run("run", "-m", altered, "-p", "Hi", "-n", 2)  # a valid model by itself
     h.check("draft model" in refused(h.scratch("none.gguf"), code=3))
-    h.check("folder" in refused(h.SCRATCH, code=None) or True)
 
 
 def test_a_draft_that_cannot_be_cut():
@@ -159,7 +159,7 @@ def test_a_draft_that_cannot_be_cut():
 
 def test_cut_model():
     def layers(path):
-        return h.run("inspect", path, "--json").json()["config"]["layers"]
+        return h.run("inspect", path, "--json").json()["config"]["num_layers"]
     h.equal(layers(draft()), 10)
     h.equal(layers(cut()), 10)  # a third of 30
     whole = cut("--layers", "30")
@@ -189,4 +189,4 @@ def test_cut_model():
     h.equal([f for f in os.listdir(h.SCRATCH) if f.startswith("no.gguf")], [], "nothing is left of a failed cut")
 
 
-h.main(globals()) if hasattr(h, "main") else None
+h.main(globals())
