@@ -12,6 +12,9 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "tools"))
+import gguf_writer  # noqa: E402
+import make_tiny_model  # noqa: E402
 import pairwise  # noqa: E402
 
 FAKE = r'''#!{python}
@@ -36,6 +39,9 @@ for prompt in prompts:
     digests[prompt["id"]] = hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16]
 rows = [{{"spec": "none", "identical": True, "digests": digests}}]
 spec = get("--spec")
+assert ("draft" in spec.split(",")) == ("--draft-model" in a), a
+if "--draft-model" in a:
+    assert open(get("--draft-model"), "rb").read(4) == b"GGUF"
 for one in spec.split(","):
     if one == "none":
         continue
@@ -53,12 +59,15 @@ sys.exit(7 if fault == "self" and spec != "none" else 0)
 '''
 
 
+MODEL = gguf_writer.write(*make_tiny_model.build(make_tiny_model.Tiny()))
+
+
 class IdentityTest(unittest.TestCase):
     def setUp(self):
         self.holder = tempfile.TemporaryDirectory()
         self.folder = Path(self.holder.name)
         self.addCleanup(self.holder.cleanup)
-        (self.folder / "model.gguf").write_bytes(b"GGUF")
+        (self.folder / "model.gguf").write_bytes(MODEL)
 
     def run_identity(self, fault, *words):
         binary = self.folder / "lockstep"
@@ -94,7 +103,7 @@ class IdentityTest(unittest.TestCase):
         done, result = self.run_identity("shape", "--full", "--prompts", "2", "-n", "8", "--factors", "spec,shape")
         self.assertEqual(done.returncode, 7)
         self.assertEqual([(m["config"]["spec"], m["config"]["shape"]) for m in result["mismatches"]],
-                         [("ngram,auto,oracle,wrong,random", "chain:3")])
+                         [("ngram,auto,oracle,wrong,random,draft", "chain:3")])
 
     def test_the_runs_own_mismatch_counts(self):
         done, _ = self.run_identity("self", "--full", "--prompts", "2", "--factors", "spec")
@@ -126,8 +135,8 @@ class IdentityTest(unittest.TestCase):
 
     def test_rows_are_counted_by_width(self):
         _, result = self.run_identity("", "--full", "--prompts", "2", "--factors", "spec,shape")
-        # width 5: four chain:4 runs and four tree:4 runs accept, all ten reject
-        self.assertEqual(result["widths"]["5"], {"accepted_rows": 8 * 400, "rejected_rows": 10 * 400})
+        # width 5: five chain:4 runs and five tree:4 runs accept, all twelve reject
+        self.assertEqual(result["widths"]["5"], {"accepted_rows": 10 * 400, "rejected_rows": 12 * 400})
         self.assertTrue(result["rows_reached"])
 
     def test_sampling_reaches_the_command_line(self):
@@ -135,6 +144,28 @@ class IdentityTest(unittest.TestCase):
         seeds = [c for c in self.calls() if "--temp 0.8 --top-p 0.95 --seed" in c]
         self.assertEqual(len(seeds), 5)
         self.assertEqual(len(self.calls()), 6)
+
+    def test_a_level_names_the_file_that_it_needs(self):
+        self.run_identity("", "--full", "--prompts", "1", "--factors", "spec")
+        named = [c for c in self.calls() if "--draft-model" in c]
+        self.assertEqual([("--spec draft " in c) for c in named], [True] * len(named))
+        self.assertGreater(len(named), 0)
+        made = self.folder / "out" / "draft.gguf"
+        before = made.stat().st_mtime_ns
+        self.run_identity("", "--full", "--prompts", "1", "--factors", "spec", "--fresh")
+        self.assertEqual(made.stat().st_mtime_ns, before)  # made once
+        made.with_name("draft.gguf.json").unlink()
+        self.run_identity("", "--full", "--prompts", "1", "--factors", "spec", "--fresh")
+        self.assertNotEqual(made.stat().st_mtime_ns, before)
+
+    def test_a_file_that_cannot_be_made_is_named(self):
+        (self.folder / "model.gguf").write_bytes(b"GGUF")
+        done, _ = self.run_identity("", "--full", "--factors", "spec")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("spec draft", done.stderr)
+        self.assertIn("no GGUF file", done.stderr)
+        done, _ = self.run_identity("", "--full", "--prompts", "1", "--factors", "tp")  # nobody needs it
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_missing_binary_is_a_usage_error(self):
         done = subprocess.run([sys.executable, str(HERE / "identity"), "--lockstep", str(self.folder / "none")],

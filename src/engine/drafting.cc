@@ -88,7 +88,10 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, std::span
   if (!governed_) {
     const int nodes = std::min(max_nodes, shape_.num_nodes);
     const bool chain = shape_.kind == DraftShape::Kind::kChain;
-    if (nodes > 0) Run(sources_[0], tokens, {nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree}, tree);
+    const spec::DraftBudget budget = {nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree};
+    // Nothing measures them here: the first that has something to say.
+    for (size_t d = 0; d < sources_.size() && nodes > 0 && tree->num_nodes == 0; ++d)
+      Run(sources_[d], tokens, budget, tree);
     return;
   }
   const spec::RoundRequest request{id_, static_cast<int64_t>(tokens.size()) - 1, max_nodes};

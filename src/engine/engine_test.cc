@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/env.h"
+#include "engine/drafts.h"
+#include "model/formats/eagle3_test_util.h"
 #include "step/test_util.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,9 +19,27 @@ namespace {
 using step::testing::SomeTokens;
 using step::testing::TinyModel;
 
+// A head that knows nothing, over three outputs of the model, the last one too.
+std::string RandomHead() {
+  model::testing::HeadShape shape;
+  shape.hidden = shape.target_hidden = 96;
+  shape.heads = 3;
+  shape.kv_heads = 1;
+  shape.head_dim = 32;
+  shape.vocab = 320;
+  shape.draft_vocab = 96;
+  static model::testing::HeadFolder folder(shape);
+  folder.config["eagle_config"] = R"({"eagle_aux_hidden_state_layer_ids": [1, 2, 3]})";
+  static const std::string path = folder.Write();
+  return path;
+}
+
 std::unique_ptr<Engine> Make(const std::string& path, int context = 0, int tp = 1) {
   EngineOptions options;
   options.model_path = path;
+  options.draft_head = RandomHead();
+  options.force_draft = true;
+  options.draft_model = TinyModel("seed=7, heads=3, kv_heads=1, head_dim=32, hidden=32, tied=False, context=256");
   options.context = context;
   options.tp = tp;
   options.threads = 1;
@@ -30,7 +50,8 @@ std::unique_ptr<Engine> Make(const std::string& path, int context = 0, int tp = 
 }
 
 // An output weight of its own, or each token would be followed by itself.
-const char kTiny[] = "seed=6, heads=9, kv_heads=3, head_dim=32, hidden=96, tied=False, dtype='Q4_1', context=256";
+const char kTiny[] =
+    "seed=6, layers=4, heads=9, kv_heads=3, head_dim=32, hidden=96, tied=False, dtype='Q4_1', context=256";
 
 Response Answer(Engine& engine, const Request& request) {
   auto response = engine.Generate(request);
@@ -70,7 +91,8 @@ std::vector<step::SamplingParams> Samplings() {
 std::vector<std::string> Shapes() {
   return {"auto", "chain:1", "chain:2", "chain:3", "chain:4", "chain:5", "chain:6", "chain:7", "tree:4", "tree:8"};
 }
-constexpr Drafter kDrafters[] = {Drafter::kNgram, Drafter::kAuto, Drafter::kOracle, Drafter::kWrong, Drafter::kRandom};
+constexpr Drafter kDrafters[] = {Drafter::kNgram,  Drafter::kEagle3, Drafter::kDraft, Drafter::kAuto,
+                                 Drafter::kOracle, Drafter::kWrong,  Drafter::kRandom};
 
 struct Count {
   int64_t accepted = 0, rejected = 0;
@@ -83,6 +105,9 @@ void ExpectSame(Engine& engine, Request request, const std::vector<int32_t>& tru
   const Response plain = Answer(engine, request);
   request.truth = truth;
   for (Drafter drafter : kDrafters) {
+    if ((drafter == Drafter::kEagle3 && engine.drafts().head < 0) ||
+        (drafter == Drafter::kDraft && engine.drafts().model < 0))
+      continue;  // this engine was given none
     for (const std::string& shape : shapes) {
       request.drafter = drafter;
       request.shape = ParseDraftShape(shape).value();
@@ -272,6 +297,7 @@ TEST(RealModel, DraftersAndShapesKeepTheText) {
   ASSERT_TRUE(std::filesystem::exists(RealModel())) << RealModel() << " is missing; tools/get_model.py fetches it";
   EngineOptions options;
   options.model_path = RealModel();
+  options.draft_head = LS_SOURCE_DIR "/drafts/smollm2-135m-eagle3";
   options.tp = 2;
   options.context = 512;
   auto engine = Engine::Create(options);

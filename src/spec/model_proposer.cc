@@ -22,6 +22,7 @@ ModelProposer::ModelProposer(step::StepRunner* runner, int draft, int sequence, 
       sequence_(sequence),
       clock_(clock),
       is_head_(runner->draft_config(draft).arch == model::kHeadArch),
+      vocab_(is_head_ ? runner->config().vocab : runner->draft_config(draft).vocab),
       context_(runner->draft_context(draft)) {}
 
 void ModelProposer::Reset(std::span<const int32_t>) {
@@ -70,7 +71,7 @@ bool ModelProposer::CatchUp(const ProposeContext& context) {
   } else if (end - next_ > kDraftCatchUp) {
     window_ = next_ = end - kDraftCatchUp;
   } else if (end - window_ > most) {
-    window_ = next_ = end - std::min<int64_t>(kDraftWindow, most / 2);
+    window_ = next_ = end - std::clamp<int64_t>(most / 2, 1, kDraftWindow);
   }
   fresh_ = false;
   // At least the last position is read again: its logits are wanted.
@@ -82,7 +83,8 @@ bool ModelProposer::CatchUp(const ProposeContext& context) {
     const int64_t position = next_ + i;
     const auto at = static_cast<int32_t>(position - window_);
     const int32_t token = tokens[static_cast<size_t>(position + (is_head_ ? 1 : 0))];
-    in.rows[i] = {token, at, 0, i - 1, at, 0, is_head_ ? TapSlot(context, position) : 0};
+    // Padding of the target's vocabulary, for which this draft may have no row: it stands for no text, so any will do.
+    in.rows[i] = {token < vocab_ ? token : 0, at, 0, i - 1, at, 0, is_head_ ? TapSlot(context, position) : 0};
   }
   s.num_rows = in.num_rows = num;
   s.num_logits_rows = in.num_logits_rows = 1;
@@ -126,8 +128,8 @@ void ModelProposer::PickFrontier(const DraftBudget& budget) {
     return nodes_[static_cast<size_t>(a)].reach > nodes_[static_cast<size_t>(b)].reach;
   });
   const size_t taken = std::min(order_.size(), static_cast<size_t>(budget.max_nodes));
-  const float last = static_cast<int>(taken) < budget.max_nodes ? 0.0f
-                                                                : nodes_[static_cast<size_t>(order_[taken - 1])].reach;
+  const float last =
+      static_cast<int>(taken) < budget.max_nodes ? 0.0f : nodes_[static_cast<size_t>(order_[taken - 1])].reach;
   const float bar = std::max(last, budget.min_reach);
   for (size_t i = 0; i < taken && frontier_.size() < kLevelRows; ++i) {
     const Node& node = nodes_[static_cast<size_t>(order_[i])];

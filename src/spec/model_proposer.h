@@ -73,6 +73,7 @@ class ModelProposer : public Proposer {
   int draft_, sequence_;
   const Clock* clock_;
   bool is_head_;
+  int32_t vocab_;              // ids that the draft can read
   int context_;                // positions that the draft's cache may hold
   std::vector<int32_t> read_;  // the text up to here was seen, to notice another text
   int64_t window_ = 0;         // position of the text where the draft's position 0 is

@@ -14,6 +14,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kv/kv_store.h"
 #include "model/config.h"
+#include "model/formats/gguf.h"
 #include "model/formats/weight_source.h"
 #include "model/rope_table.h"
 #include "model/shard.h"
@@ -158,8 +159,12 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
     of.context = draft.context;
     of.max_rows = draft.max_rows;
     of.kv_dtype = draft.kv_dtype;
-    LS_ASSIGN_OR_RETURN(part, ModelPart::Plan(draft.source, of, impl->parts.back()->layout().end, true));
-    impl->parts.push_back(std::move(part));
+    auto planned = ModelPart::Plan(draft.source, of, impl->parts.back()->layout().end, true);
+    if (!planned.ok()) {
+      const model::GgufFile* file = draft.source->gguf();
+      return planned.status().WithContext(file == nullptr ? "draft head" : "draft model " + file->path());
+    }
+    impl->parts.push_back(std::move(planned).value());
   }
   const std::string& isa_text = o.cpu_isa.empty() ? Env::Get().cpu_isa : o.cpu_isa;
   LS_ASSIGN_OR_RETURN(device::cpu::CpuIsa isa, ChooseIsa(isa_text));
