@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the first layers of a GGUF model as a model of its own: a quick draft for `--draft-model`, without training.
+"""Writes the first layers of a GGUF model as a model of its own, a draft for `--draft-model` without training. It guesses
+poorly (10 of SmolLM2-135M's 30 layers: a twentieth of the time), so it is for tests and for trying out, not for speed.
 Tensors are copied as they are. Standard library only.
 
   tools/cut_model.py model.gguf draft.gguf                # the first third of the layers

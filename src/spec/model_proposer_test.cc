@@ -37,12 +37,13 @@ struct Sampling {
 // A draft on a runner of its own, and the same model as a plain target that says what the draft should.
 class Bench {
  public:
-  explicit Bench(int tp = 1, int threads = 1, int context = 1024) : reference_(TinyModel(kTiny)) {
+  explicit Bench(int tp = 1, int threads = 1, int context = 1024, const char* draft_fields = kTiny)
+      : reference_(TinyModel(kTiny)) {
     step::StepOptions options;
     options.tp = tp;
     options.threads = threads;
     step::DraftOptions draft;
-    draft.source = std::shared_ptr<const model::WeightSource>(model::OpenGgufWeights(TinyModel(kTiny)).value());
+    draft.source = std::shared_ptr<const model::WeightSource>(model::OpenGgufWeights(TinyModel(draft_fields)).value());
     draft.context = context;
     options.drafts.push_back(draft);
     session_ = std::make_unique<Session>(TinyModel(kTiny), options);
@@ -199,6 +200,25 @@ TEST(ModelProposer, AnotherTextIsReadAnew) {
   bench.Chain(one, 4);
   EXPECT_EQ(bench.Chain(two, 4), bench.Expected(two, 0, 4));
   EXPECT_EQ(bench.Chain(Prefix(two, 50), 4), bench.Expected(Prefix(two, 50), 0, 4));
+}
+
+// An id of the target's padding, for which the draft has no row, is read as another one and not from behind its table.
+TEST(ModelProposer, PaddingThatTheDraftHasNoRowFor) {
+  Bench bench(1, 1, 1024, "seed=9, tied=False, vocab=288, context=1024");
+  std::vector<int32_t> text = SomeTokens(40, 280, 3);
+  for (size_t at : {size_t(5), text.size() - 1}) {
+    std::vector<int32_t> padded = text;
+    padded[at] = 319;
+    text[at] = 0;
+    bench.Fresh();
+    const step::DraftTree tree = bench.Propose(padded, {20, ShapeLimit::kTree});
+    const std::vector<float> probability = bench.probability;
+    bench.Fresh();
+    const step::DraftTree expected = bench.Propose(text, {20, ShapeLimit::kTree});
+    ASSERT_EQ(tree.num_nodes, expected.num_nodes);
+    EXPECT_TRUE(std::equal(tree.tokens + 1, tree.tokens + tree.num_rows(), expected.tokens + 1));
+    EXPECT_EQ(probability, bench.probability);
+  }
 }
 
 // Every node is on the model's list at its place, with the probability that the model gives it there.
