@@ -103,7 +103,7 @@ class IdentityTest(unittest.TestCase):
         done, result = self.run_identity("shape", "--full", "--prompts", "2", "-n", "8", "--factors", "spec,shape")
         self.assertEqual(done.returncode, 7)
         self.assertEqual([(m["config"]["spec"], m["config"]["shape"]) for m in result["mismatches"]],
-                         [("ngram,auto,oracle,wrong,random,draft", "chain:3")])
+                         [("ngram,auto,oracle,wrong,random,draft,eagle3", "chain:3")])
 
     def test_the_runs_own_mismatch_counts(self):
         done, _ = self.run_identity("self", "--full", "--prompts", "2", "--factors", "spec")
@@ -135,8 +135,8 @@ class IdentityTest(unittest.TestCase):
 
     def test_rows_are_counted_by_width(self):
         _, result = self.run_identity("", "--full", "--prompts", "2", "--factors", "spec,shape")
-        # width 5: five chain:4 runs and five tree:4 runs accept, all twelve reject
-        self.assertEqual(result["widths"]["5"], {"accepted_rows": 10 * 400, "rejected_rows": 12 * 400})
+        # width 5: six chain:4 runs and six tree:4 runs accept, all fourteen reject
+        self.assertEqual(result["widths"]["5"], {"accepted_rows": 12 * 400, "rejected_rows": 14 * 400})
         self.assertTrue(result["rows_reached"])
 
     def test_sampling_reaches_the_command_line(self):
