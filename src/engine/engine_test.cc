@@ -147,6 +147,37 @@ TEST(Identity, DraftersShapesAndSamplings) {
   }
 }
 
+// The whole product of drafters, shapes, ranks, samplings, limits and ends.
+TEST(Identity, FullProduct) {
+  Count count;
+  int64_t texts = 0;
+  for (int tp : {1, 2}) {
+    auto engine = Make(TinyModel(kTiny), 0, tp);
+    for (int seed = -1; seed < 20; ++seed) {
+      Request request = Ask(Repeating(30), 40);
+      request.sampling.temperature = seed < 0 ? 0.0f : 0.8f;
+      request.sampling.seed = uint64_t(std::max(seed, 0));
+      request.ignore_eos = true;
+      const Response whole = Answer(*engine, request);
+      ExpectSame(*engine, request, whole.token_ids, Shapes(), &count);
+      for (int64_t limit = 1; limit <= 9; ++limit) {
+        Request limited = request;
+        limited.max_tokens = limit;
+        ExpectSame(*engine, limited, whole.token_ids, {"chain:4", "tree:8"}, &count);
+      }
+      for (size_t at = 0; at < 10; ++at) {  // an end of text at every offset of a block
+        Request stopped = request;
+        stopped.stop_token_ids = {whole.token_ids[at]};
+        ExpectSame(*engine, stopped, whole.token_ids, {"chain:7", "tree:8"}, &count);
+      }
+      if (HasFatalFailure()) return;
+      texts += std::ssize(kDrafters) * (std::ssize(Shapes()) + 2 * 9 + 2 * 10);
+    }
+  }
+  std::printf("%lld texts, %lld draft rows accepted, %lld rejected\n", static_cast<long long>(texts),
+              static_cast<long long>(count.accepted), static_cast<long long>(count.rejected));
+}
+
 // The end may lie anywhere in an accepted block. A stop wins over a limit at the same token.
 TEST(Identity, EndsInsideAcceptedBlocks) {
   auto engine = Make(TinyModel(kTiny));
