@@ -102,7 +102,7 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, std::span
         {governor_->budget(0), spec::ShapeLimit::kTree, governor_->min_reach(),
          static_cast<float>(governor_->tokens_per_second())},
         &offer);
-    governor_->Offer(0, d, offer, probability_);
+    governor_->Offer(0, d, offer, probability_, sources_[static_cast<size_t>(d)].proposer->opened());
   }
   const spec::RequestDecision& decision = governor_->Decide()[0];
   kept_.assign(1, 0);

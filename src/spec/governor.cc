@@ -148,11 +148,11 @@ int Governor::NextDrafter(int i) {
   return -1;
 }
 
-void Governor::Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability) {
+void Governor::Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability, bool opened) {
   LS_CHECK(tree.num_nodes <= budget(i) && static_cast<int>(probability.size()) == tree.num_rows());
   const double secs = clock_->Now() - draft_start_;
   draft_secs_ += secs;
-  costs_.AddDraft(drafter, secs);
+  if (!opened) costs_.AddDraft(drafter, secs);
   if (tree.num_nodes == 0) return;
   Proposal& p = offered_;
   p.drafter = drafter;

@@ -124,8 +124,9 @@ class Governor {
   void BeginRound(std::span<const RoundRequest> requests);
   // The drafter to run now for request i, or -1. The clock runs on its account until Offer.
   int NextDrafter(int i);
-  // probability: of each row to be reached, 1 for the root. At most budget(i) nodes.
-  void Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability);
+  // probability: of each row to be reached, 1 for the root. At most budget(i) nodes. opened: the proposal did what a
+  // request needs once; the ledger is charged, but the next proposal is not expected to take as long.
+  void Offer(int i, int drafter, const step::DraftTree& tree, std::span<const float> probability, bool opened = false);
   int budget(int i) const;
   // A node less likely than this, by a drafter's own account, costs more than it brings; drafters stop there.
   float min_reach() const { return min_reach_; }

@@ -213,6 +213,7 @@ void ModelProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   LS_CHECK(!context.tokens.empty());
   out->Reset(context.tokens.back());
   probability->assign(1, 1.0f);
+  opened_ = fresh_;
   if (context.budget.max_nodes < 1) return;
   nodes_.clear();
   ran_.clear();

@@ -57,6 +57,10 @@ class Proposer {
   // child's at most its parent's. Nothing to say: no nodes. Requires: tokens not empty; max_nodes within its range.
   virtual void Propose(const ProposeContext& context, step::DraftTree* out, std::vector<float>* probability) = 0;
 
+  // Whether the last Propose did what a request needs once (reading the text for the first time), so that its time says
+  // nothing of the next one's.
+  virtual bool opened() const { return false; }
+
   // The tokens that a round or a plain step committed, in order.
   virtual void Observe(std::span<const int32_t> committed) = 0;
 };
