@@ -61,6 +61,7 @@ def parse(argv):
     t.add_argument("--draft-vocab", type=int, default=8192, metavar="N", help="tokens the head can propose (8192)")
     t.add_argument("--train-minutes", type=float, default=14, metavar="M", help="length of the schedule (14)")
     t.add_argument("--steps", type=int, default=0, metavar="N", help="or its length in steps, whichever comes first")
+    t.add_argument("--from-head", metavar="DIR", help="start from this head of the same model, not from the target's layer")
     t.add_argument("--stop-after", type=float, default=0, metavar="S", help="leave after S seconds; call again to go on")
     t.add_argument("--ttt", type=int, default=5, metavar="N", help="steps of the training-time test (5)")
     t.add_argument("--batch-tokens", type=int, default=32768, metavar="N", help="rows of a step (32768)")
@@ -144,6 +145,12 @@ class Work:
     def target(self, dtype, compiled=False, max_len=0):
         return Target(self.weights, self.config, self.device, dtype, max_len or self.args.max_len, compiled)
 
+    def read_head(self, folder):
+        try:
+            return read_head(folder, self.config)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise BadModel(f"{folder}: not a head for this model: {error}") from error
+
     def prompts(self):
         return evaluation.read_prompts(self.args.prompts, self.text)
 
@@ -178,9 +185,13 @@ def stage_train(work):
     if state:
         if state["draft_vocab"] != a.draft_vocab or state["model_sha256"] != work.sha256:
             raise BadModel(f"{work.checkpoint}: made for another model or --draft-vocab ({state['draft_vocab']})")
+    elif a.from_head:
+        head = work.read_head(a.from_head)
+        if len(head.draft_ids) != a.draft_vocab:
+            raise BadModel(f"{a.from_head}: draft_vocab_size is {len(head.draft_ids)}, not --draft-vocab {a.draft_vocab}")
+        progress.line(f"train: {len(chats.training)} chats of {chats.generated} kept, {chats.answer_tokens} answer tokens")
     else:
         torch.manual_seed(a.seed)
-        head = Eagle3Head(c, a.draft_vocab)
         counts = chats.frequencies(c.vocab).cpu()
         counts[c.end_ids] = counts.max() + 1            # the ends are drafted however rare they are
         head.draft_ids = counts.topk(a.draft_vocab).indices.sort().values
@@ -246,10 +257,7 @@ def stage_evaluate(work):
     names, prompts = work.prompts()
     longest = max(map(len, prompts)) + a.max_tokens
     target = work.target(torch.float32, max_len=longest)
-    try:
-        head = read_head(work.head, work.config).to(work.device)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise BadModel(f"{work.head}: not a head for this model: {error}") from error
+    head = work.read_head(work.head).to(work.device)
     key = {"model_sha256": work.sha256, "prompts": prompts, "max_tokens": a.max_tokens, "seed": a.seed}
     texts = json.loads(work.texts.read_text()) if work.texts.exists() else None
     if not texts or texts["key"] != key:
