@@ -1,0 +1,120 @@
+// head_acceptance: how much of given texts a head drafts, in rounds of chains, to compare an engine's head with its
+// trainer's on the same text.
+//
+//   build/head_acceptance -m MODEL --texts IN.json [--draft-model FOLDER] [--nodes 4] [--seed 1] [--tp N]
+//
+// IN.json is what tools/train_eagle3.py evaluate writes: {"texts": [{"prompt_ids", "greedy_ids", "t0.8_ids"}, ..],
+// "greedy": {"whole": {"chain:4": {"accepted_by_depth"}}}, "t0.8": ..}. The text is forced: a round's tokens are the
+// text's, whatever the model would have sampled. Prints the share of rounds that accepted so deep, ours and the file's.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/fp_env.h"
+#include "cli/engine_flags.h"
+#include "engine/drafts.h"
+#include "spec/model_proposer.h"
+#include "step/step_runner.h"
+
+namespace lockstep {
+namespace {
+
+struct Flags {
+  cli::EngineFlags engine;
+  std::string texts;
+  int nodes = 4;
+  uint64_t seed = 1;
+};
+
+struct Count {
+  int64_t rounds = 0;
+  std::vector<int64_t> accepted;  // [depth - 1]
+};
+
+// Reads tokens [begin, end) of the text as rows of one step, which leave their taps.
+Status Read(step::StepRunner& runner, std::span<const int32_t> text, size_t begin, size_t end) {
+  step::StepInput& in = runner.input();
+  step::AddPrefill(in, 0, text.subspan(begin, end - begin), static_cast<int>(begin), false,
+                   runner.pages_per_sequence());
+  in.sequences[0].sampling = {};
+  in.save_taps = 1;
+  return runner.Run();
+}
+
+Status Walk(engine::Engine& engine, const Flags& flags, float temperature, const std::vector<int32_t>& prompt,
+            const std::vector<int32_t>& continuation, Count* count) {
+  step::StepRunner& runner = engine.runner();
+  std::vector<int32_t> text = prompt;
+  text.insert(text.end(), continuation.begin(), continuation.end());
+  LS_RETURN_IF_ERROR(engine.Prefill({}));  // pages to the end of the context
+  LS_RETURN_IF_ERROR(Read(runner, text, 0, prompt.size()));
+  spec::SteadyClock clock;
+  spec::ModelProposer proposer(&runner, engine.drafts().head, 0, &clock);
+  step::DraftTree tree;
+  std::vector<float> probability;
+  for (size_t known = prompt.size() + 1; known < text.size();) {
+    spec::ProposeContext context;
+    context.tokens = std::span(text).first(known);
+    context.position = static_cast<int64_t>(known) - 1;
+    context.budget = {flags.nodes, spec::ShapeLimit::kChain};
+    context.seed = flags.seed;
+    context.temperature = temperature;
+    proposer.Propose(context, &tree, &probability);
+    size_t accepted = 0;
+    while (accepted < static_cast<size_t>(tree.num_nodes) && known + accepted < text.size() &&
+           tree.tokens[accepted + 1] == text[known + accepted])
+      ++accepted;
+    ++count->rounds;
+    for (size_t depth = 0; depth < accepted; ++depth) ++count->accepted[depth];
+    const size_t next = std::min(known + accepted + 1, text.size());
+    LS_RETURN_IF_ERROR(Read(runner, text, known - 1, next - 1));
+    known = next;
+  }
+  return OkStatus();
+}
+
+Status Run(const Flags& flags) {
+  std::ifstream file(flags.texts);
+  if (!file) return NotFound(flags.texts + ": cannot be read");
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("texts")) return InvalidArgument(flags.texts + ": holds no \"texts\"");
+  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(true));
+  if (engine->drafts().head < 0) return InvalidArgument("no head: name one with --draft-model FOLDER");
+  const std::string shape = fmt::format("chain:{}", flags.nodes);
+  for (const auto& [name, temperature] : {std::pair{"greedy", 0.0f}, {"t0.8", 0.8f}}) {
+    Count count;
+    count.accepted.resize(static_cast<size_t>(flags.nodes));
+    for (const auto& text : json.at("texts")) {
+      LS_RETURN_IF_ERROR(Walk(*engine, flags, temperature, text.at("prompt_ids").get<std::vector<int32_t>>(),
+                              text.at(std::string(name) + "_ids").get<std::vector<int32_t>>(), &count));
+    }
+    fmt::print("{} {}: {} rounds; by depth, here and in the file:", name, shape, count.rounds);
+    const auto theirs = json.at(name).at("whole").at(shape).at("accepted_by_depth").get<std::vector<double>>();
+    for (size_t depth = 0; depth < count.accepted.size() && count.rounds > 0; ++depth) {
+      fmt::print(" {:.3f} ({:.3f})", static_cast<double>(count.accepted[depth]) / static_cast<double>(count.rounds),
+                 theirs.at(depth));
+    }
+    fmt::print("\n");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  lockstep::SetFpEnv();
+  CLI::App app("Acceptance of a head on given texts, by depth.");
+  lockstep::Flags flags;
+  flags.engine.AddTo(app);
+  flags.engine.AddSpecTo(app);
+  app.add_option("--texts", flags.texts, "JSON of the trainer's evaluation")->required();
+  app.add_option("--nodes", flags.nodes, "Draft tokens a round")->check(CLI::Range(1, 8));
+  app.add_option("--seed", flags.seed, "Of the noise of the sampled texts");
+  CLI11_PARSE(app, argc, argv);
+  const lockstep::Status status = lockstep::Run(flags);
+  if (!status.ok()) fmt::print(stderr, "head_acceptance: {}\n", status.message());
+  return lockstep::ExitCode(status.code());
+}
