@@ -13,9 +13,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "engine/request.h"
+#include "step/all_reduce_delay.h"
 
 namespace lockstep::spec {
 class Governor;
@@ -49,8 +51,9 @@ struct EngineOptions {
   int64_t spec_corpus_bytes = 0;
   // A folder with an EAGLE-3 head, or the file of a smaller model; empty: the head that is shipped for the model, if any.
   std::string draft_model;
-  DType draft_dtype = DType::kQ8_0;  // of a head's matrices
-  bool force_draft = false;          // a head that fails its probe is used all the same
+  DType draft_dtype = DType::kQ8_0;                     // of a head's matrices
+  std::vector<step::AllReduceDelay> all_reduce_delays;  // of benches (step_runner.h)
+  bool force_draft = false;                             // a head that fails its probe is used all the same
 };
 
 class Engine {

@@ -79,6 +79,7 @@ Result<std::unique_ptr<model::StepContext>> ModelPart::MakeContext(comm::Member&
   o.team = state.team.get();
   if (target != nullptr) o.taps = &target->ranks[static_cast<size_t>(member.rank())].team->taps;
   o.max_rows = options.max_rows;
+  o.all_reduce_delay_ticks = AllReduceDelayTicks(options.all_reduce_delays, options.max_rows);
   o.max_pages_per_sequence = layout.pages_per_sequence;
   return std::make_unique<model::StepContext>(o);
 }

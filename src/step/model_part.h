@@ -20,6 +20,7 @@
 #include "model/shard.h"
 #include "model/step_context.h"
 #include "model/weights.h"
+#include "step/all_reduce_delay.h"
 #include "step/member_step.h"
 
 namespace lockstep::step {
@@ -42,6 +43,7 @@ struct ModelPartOptions {
   int max_rows;  // of a step
   DType kv_dtype;
   std::vector<int> tap_layers;  // that the target leaves for a head
+  std::vector<AllReduceDelay> all_reduce_delays;
 };
 
 struct ModelPart {

@@ -146,7 +146,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
                                                        const StepOptions& o) {
   if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
   auto impl = std::make_unique<Impl>(o);
-  ModelPartOptions of = {o.tp, o.threads, o.rank_mode, o.num_sequences, o.context, o.max_rows, o.kv_dtype, {}};
+  ModelPartOptions of = {o.tp,       o.threads,  o.rank_mode, o.num_sequences,    o.context,
+                         o.max_rows, o.kv_dtype, {},          o.all_reduce_delays};
   for (const DraftOptions& draft : o.drafts) {
     const model::ModelConfig& config = draft.source->config();
     if (config.arch == model::kHeadArch) of.tap_layers = config.eagle3.tap_layers;
@@ -318,7 +319,8 @@ std::vector<trace::StepBreakdown> StepRunner::TakeBreakdowns() {
   std::vector<trace::StepBreakdown> since;
   for (size_t i = 0; i < m.taken.size(); ++i) {
     // The leader stamps between steps too; the others' latest words lie in shared memory since their last step.
-    trace::StepBreakdown now = i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
+    trace::StepBreakdown now =
+        i == 0 ? watch().breakdown() : *m.target().layout.Breakdown(m.shared, static_cast<int>(i));
     trace::StepBreakdown diff = now;
     for (size_t owner = 0; owner < diff.ticks.size(); ++owner) diff.ticks[owner] -= m.taken[i].ticks[owner];
     diff.num_steps -= m.taken[i].num_steps;
