@@ -64,6 +64,7 @@ void Add(const engine::DecodeStats& from, engine::DecodeStats* to) {
   to->draft_rows += from.draft_rows;
   to->accepted_rows += from.accepted_rows;
   for (size_t d = 0; d < to->accepted_at.size(); ++d) to->accepted_at[d] += from.accepted_at[d];
+  for (size_t d = 0; d < to->by_drafter.size(); ++d) to->by_drafter[d].Add(from.by_drafter[d]);
   to->governed = to->governed || from.governed;
   to->ledger_secs += from.ledger_secs;
   to->machine_secs += from.machine_secs;
@@ -252,12 +253,14 @@ void AddBenchSpec(CLI::App& bench, Action* action) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = bench.add_subcommand("spec", "Speculation against plain decoding: speed, and the same tokens");
   flags->engine.AddTo(*command);
+  flags->engine.AddEmulationTo(*command);
   flags->sampling.AddTo(*command);
   command
       ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
                    "Drafters, comma-separated: none, ngram, auto; for benches also wrong, oracle, random")
       ->capture_default_str();
   command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")
+      ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
       ->capture_default_str();
   command->add_option("-n,--n-predict,--predict,--steps,--max-tokens", flags->max_tokens, "Tokens a prompt")
       ->capture_default_str();

@@ -233,6 +233,7 @@ void AddBenchStep(CLI::App& bench, Action* action) {
   auto flags = std::make_shared<StepFlags>();
   CLI::App* command = bench.add_subcommand("step", "One step by width, and where its time goes");
   flags->engine.AddTo(*command);
+  flags->engine.AddEmulationTo(*command);
   command->add_option("--widths", flags->widths, "Rows of a step, comma-separated")->capture_default_str();
   command->add_option("--context", flags->context, "Tokens in the cache before the step")->capture_default_str();
   command->add_option("--reps", flags->reps, "Steps a width")->capture_default_str();

@@ -43,22 +43,22 @@ void EngineFlags::AddTo(CLI::App& command) {
 Result<DType> EngineFlags::KvType() const {
   constexpr std::pair<std::string_view, DType> kTypes[] = {
       {"f16", DType::kF16}, {"f32", DType::kF32}, {"q8_0", DType::kQ8_0}};
-  auto parse = [&](const char* flag, const std::string& text, DType otherwise) -> Result<DType> {
-    if (text.empty()) return otherwise;
+  auto parse = [&](const char* flag, const std::optional<std::string>& text, DType otherwise) -> Result<DType> {
+    if (!text) return otherwise;
     for (const auto& [name, type] : kTypes) {
-      if (text == name) return type;
+      if (*text == name) return type;
     }
-    return InvalidArgument(fmt::format("{} {}: must be f16, f32 or q8_0", flag, text));
+    return InvalidArgument(fmt::format("{} {}: must be f16, f32 or q8_0", flag, *text));
   };
   LS_ASSIGN_OR_RETURN(const DType both, parse("--kv-cache-dtype", kv_type, DType::kF16));
   LS_ASSIGN_OR_RETURN(const DType keys, parse("--cache-type-k", key_type, both));
   LS_ASSIGN_OR_RETURN(const DType values, parse("--cache-type-v", value_type, both));
-  if (keys == values && (kv_type.empty() || keys == both)) return keys;
+  if (keys == values && (!kv_type || keys == both)) return keys;
   return InvalidArgument(
       fmt::format("--cache-type-k {}, --cache-type-v {}{}: keys and values have one type here; name it "
                   "once with --kv-cache-dtype, or give both flags alike",
-                  key_type.empty() ? "(not given)" : key_type, value_type.empty() ? "(not given)" : value_type,
-                  kv_type.empty() ? "" : ", --kv-cache-dtype " + kv_type));
+                  key_type.value_or("(not given)"), value_type.value_or("(not given)"),
+                  kv_type ? ", --kv-cache-dtype " + *kv_type : ""));
 }
 
 Status EngineFlags::SetDrafts(engine::EngineOptions* options) const {
@@ -106,6 +106,14 @@ void EngineFlags::AddSpecTo(CLI::App& command) {
       ->capture_default_str();
 }
 
+void EngineFlags::AddEmulationTo(CLI::App& command) {
+  command
+      .add_option(
+          "--emulate-allreduce-us", emulate_all_reduce_us,
+          "Microseconds that each all-reduce takes longer, by rows of the step: ROWS:US,... (linear between), or US")
+      ->type_name("ROWS:US,...");
+}
+
 Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool may_draft) const {
   engine::EngineOptions options;
   options.model_path = model;
@@ -124,6 +132,9 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool may_draft) const 
     options.process_ranks = true;
   } else if (rank_mode != "thread") {
     return InvalidArgument(fmt::format("--rank-mode {}: must be thread or process", rank_mode));
+  }
+  if (emulate_all_reduce_us) {
+    LS_ASSIGN_OR_RETURN(options.all_reduce_delays, step::ParseAllReduceDelays(*emulate_all_reduce_us));
   }
   LS_RETURN_IF_ERROR(CheckJsonTarget(json));
   Progress progress;

@@ -27,7 +27,7 @@ struct EngineFlags {
   int threads = 0;  // 0: usable cores / tp
   int context = 0;
   int prefill_chunk = 512;
-  std::string kv_type, key_type, value_type;  // of the cache; "": not given
+  std::optional<std::string> kv_type, key_type, value_type;  // of the cache
   std::string rank_mode = "thread";
   std::string json;  // "": no JSON, "-": stdout, else a file
   bool verbose = false;
@@ -35,10 +35,13 @@ struct EngineFlags {
   std::string draft_type = "q8_0";  // of a head
   bool force_draft = false;
   double spec_max_slowdown_percent = 25;
+  std::optional<std::string> emulate_all_reduce_us;
 
   void AddTo(CLI::App& command);
   // Of commands that draft.
   void AddSpecTo(CLI::App& command);
+  // Of benches.
+  void AddEmulationTo(CLI::App& command);
   // may_draft: whether a request may draft with a model, so that a head is worth loading.
   Result<std::unique_ptr<engine::Engine>> Load(bool may_draft = false) const;
   bool json_only() const { return json == "-"; }

@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -37,6 +39,7 @@ std::string ToJson(const RunFlags& flags, const engine::Response& r) {
   json["prompt_tokens"] = r.prompt_tokens;
   json["completion_tokens"] = r.token_ids.size();
   json["finish_reason"] = r.finish_reason;
+  json["context_full"] = r.context_full;
   json["tp"] = flags.engine.tp;
   json["spec"] = flags.spec;
   json["rounds"] = r.stats.rounds;
@@ -48,7 +51,11 @@ std::string ToJson(const RunFlags& flags, const engine::Response& r) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void Summarise(const engine::Response& r) {
+void Summarise(const engine::Engine& engine, const engine::Response& r) {
+  if (r.context_full) {
+    Log(LogLevel::kInfo, fmt::format("the context of {} tokens is full; --ctx-size raises it, to {} with this model",
+                                     engine.options().context, engine.source().config().context_length));
+  }
   Log(LogLevel::kInfo,
       fmt::format("{} prompt tokens, {} tokens ({}), first after {:.0f} ms, then {:.1f} tokens/s; {}", r.prompt_tokens,
                   r.token_ids.size(), r.finish_reason, r.stats.time_to_first_token_secs * 1e3,
@@ -92,12 +99,24 @@ Status Chat(const RunFlags& flags, engine::Engine& engine, const PromptMaker& ma
     }
     engine::Response response;
     LS_RETURN_IF_ERROR(OneAnswer(flags, engine, request, &response));
-    if (flags.engine.verbose) Summarise(response);
+    if (flags.engine.verbose) Summarise(engine, response);
     if (response.finish_reason == "interrupted") return Status(StatusCode::kInterrupted, "interrupted");
     turns.push_back({"assistant", response.text});
   }
   if (InterruptGuard::interrupted()) return Status(StatusCode::kInterrupted, "interrupted");
   return OkStatus();
+}
+
+// A stream's iterator would take an error for the end.
+Result<std::string> ReadStandardInput() {
+  std::string text;
+  char part[1 << 14];
+  size_t count;
+  errno = 0;
+  while ((count = std::fread(part, 1, sizeof part, stdin)) > 0) text.append(part, count);
+  if (std::ferror(stdin) != 0)
+    return InvalidArgument(fmt::format("standard input: the prompt cannot be read: {}", std::strerror(errno)));
+  return text;
 }
 
 Status Run(const RunFlags& flags) {
@@ -109,10 +128,15 @@ Status Run(const RunFlags& flags) {
   request.max_tokens = flags.max_tokens;
   LS_ASSIGN_OR_RETURN(request.drafter, engine::ParseDrafter(flags.spec, false));
   LS_ASSIGN_OR_RETURN(request.shape, engine::ParseDraftShape(flags.shape));
+  if (request.drafter == engine::Drafter::kNone && request.shape.kind != engine::DraftShape::Kind::kAuto) {
+    return InvalidArgument(fmt::format("--spec-shape {}: --spec none drafts nothing", flags.shape));
+  }
   if (flags.raw && flags.chat) return InvalidArgument("--raw and --chat exclude each other");
   std::string prompt = flags.prompt;
   const bool chat_on_terminal = !flags.has_prompt && isatty(STDIN_FILENO) != 0;
-  if (!flags.has_prompt && !chat_on_terminal) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (!flags.has_prompt && !chat_on_terminal) {
+    LS_ASSIGN_OR_RETURN(prompt, ReadStandardInput());
+  }
   if (chat_on_terminal && !flags.engine.json.empty()) {
     return InvalidArgument("--json needs a prompt (-p TEXT, or text on standard input): a chat has no single result");
   }
@@ -130,7 +154,7 @@ Status Run(const RunFlags& flags) {
   LS_ASSIGN_OR_RETURN(request.prompt, maker.FromText(prompt));
   engine::Response response;
   LS_RETURN_IF_ERROR(OneAnswer(flags, *engine, std::move(request), &response));
-  if (flags.engine.verbose) Summarise(response);
+  if (flags.engine.verbose) Summarise(*engine, response);
   LS_RETURN_IF_ERROR(WriteJson(flags.engine.json, flags.engine.json.empty() ? "" : ToJson(flags, response)));
   if (response.finish_reason == "interrupted") return Status(StatusCode::kInterrupted, "interrupted");
   return OkStatus();
@@ -154,7 +178,9 @@ void AddRun(CLI::App& app, Action* action) {
                    "Drafter: none, ngram, eagle3 (a head), draft (a model), or auto, which chooses by what pays")
       ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
       ->capture_default_str();
-  command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N")->capture_default_str();
+  command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")
+      ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })
+      ->capture_default_str();
   flags->engine.AddSpecTo(*command);
   command->add_flag("--raw", flags->raw, "The prompt is bare text");
   command->add_flag("--chat", flags->chat, "The prompt is a user's message, in the model's chat template");

@@ -23,6 +23,12 @@ std::string SpecLine(const engine::DecodeStats& s) {
       "{} rounds with drafts, {} plain steps, accept length {:.2f}, accepted by position [{}], {:.0f} % of the text "
       "from drafts",
       s.rounds, s.plain_steps, s.accept_length(), fmt::join(AcceptedByPosition(s), " "), 100 * share);
+  for (size_t d = 0; d < s.by_drafter.size(); ++d) {
+    const auto& count = s.by_drafter[d];
+    if (count.rounds == 0) continue;
+    line += fmt::format("; {}: {} rounds, {} of {} rows accepted", engine::DrafterName(static_cast<engine::Drafter>(d)),
+                        count.rounds, count.accepted_rows, count.draft_rows);
+  }
   if (s.governed) {
     line += fmt::format("; saved {:.3f} s, ledger {:.4f} s; last: {}", s.ledger_secs, s.ledger_balance_secs,
                         s.last_decision);
@@ -48,6 +54,13 @@ std::string SpecCountersJson(const engine::DecodeStats& s) {
   j["draft_tokens"] = s.draft_rows;
   j["accepted_tokens"] = s.accepted_rows;
   j["accepted_by_position"] = AcceptedByPosition(s);
+  j["by_drafter"] = nlohmann::ordered_json::object();
+  for (size_t d = 0; d < s.by_drafter.size(); ++d) {
+    const auto& count = s.by_drafter[d];
+    if (count.rounds == 0) continue;
+    j["by_drafter"][engine::DrafterName(static_cast<engine::Drafter>(d))] = {
+        {"rounds", count.rounds}, {"draft_tokens", count.draft_rows}, {"accepted_tokens", count.accepted_rows}};
+  }
   return j.dump();
 }
 

@@ -56,7 +56,7 @@ Drafting::Drafting(const Request& request, const Means& means)
   static std::atomic<int64_t> next_id{0};
   id_ = next_id++;
   for (Drafter drafter : DraftersOf(request.drafter, *means.drafts)) {
-    sources_.push_back({MakeProposer(drafter, request, means), false});
+    sources_.push_back({MakeProposer(drafter, request, means), drafter, false});
   }
   offers_.resize(sources_.size());
   if (governed_) governor_->StartRequest(id_);
@@ -107,6 +107,7 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, std::span
   const spec::RequestDecision& decision = governor_->Decide()[0];
   kept_.assign(1, 0);
   if (decision.drafter < 0) return;
+  chosen_ = decision.drafter;
   const step::DraftTree& offer = offers_[static_cast<size_t>(decision.drafter)];
   row_of_.assign(static_cast<size_t>(offer.num_rows()), -1);
   row_of_[0] = 0;

@@ -32,7 +32,7 @@ class Drafting {
   // Of the engine; all outlive the object.
   struct Means {
     int vocab = 0;
-    spec::Governor* governor = nullptr;  // its memory for this kind of request, with DraftersOf in it
+    spec::Governor* governor = nullptr;    // its memory for this kind of request, with DraftersOf in it
     spec::SuffixCorpus* corpus = nullptr;  // what earlier requests left for n-grams, or null
     const LoadedDrafts* drafts = nullptr;
     step::StepRunner* runner = nullptr;
@@ -50,16 +50,20 @@ class Drafting {
   void Finish(int num_tokens, std::span<const int32_t> path);
 
   bool governed() const { return governed_; }
+  // Whose rows the last proposal has. Requires: it has some.
+  Drafter drafter() const { return sources_[static_cast<size_t>(chosen_)].drafter; }
 
  private:
   struct Source {
     std::unique_ptr<spec::Proposer> proposer;
+    Drafter drafter;
     bool ready = false;  // has read the prompt; done when it is first run, at its own cost
   };
   void Run(Source& source, std::span<const int32_t> tokens, const spec::DraftBudget& budget, step::DraftTree* tree);
   std::unique_ptr<spec::Proposer> MakeProposer(Drafter drafter, const Request& request, const Means& means) const;
 
   std::vector<Source> sources_;
+  int chosen_ = 0;  // of sources_, in this round
   DraftShape shape_;
   bool governed_;
   spec::Governor* governor_;

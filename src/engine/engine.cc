@@ -196,6 +196,7 @@ Status Engine::Round(Run& run) {
     for (int depth = 1; depth <= run.walk.num_accepted(); ++depth) {
       ++stats.accepted_at[static_cast<size_t>(std::min(depth, spec::kMaxReportedDepth))];
     }
+    stats.by_drafter[static_cast<size_t>(run.drafting.drafter())].Add({1, run.tree.num_nodes, run.walk.num_accepted()});
     auto& width = stats.by_width[static_cast<size_t>(rows)];
     width.accepted += run.walk.num_accepted();
     width.rejected += run.tree.num_nodes - run.walk.num_accepted();
@@ -266,6 +267,7 @@ Result<Response> Engine::Generate(const Request& request) {
 void Engine::Conclude(Run& run) {
   const Verdict& verdict = run.finish.verdict();
   run.response.finish_reason = verdict.finished ? FinishReasonName(verdict.reason) : "interrupted";
+  run.response.FindContextFull(s_->options.context, run.request.max_tokens);
   std::string rest;
   if (!verdict.finished) rest = std::string(run.finish.held_text());
   // After a stop nothing may follow; else an unfinished character becomes one U+FFFD.

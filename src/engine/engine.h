@@ -14,9 +14,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "engine/request.h"
+#include "step/all_reduce_delay.h"
 
 namespace lockstep::spec {
 class Governor;
@@ -53,6 +55,7 @@ struct EngineOptions {
   std::string draft_model;           // the file of a smaller model
   std::optional<DType> draft_dtype = DType::kQ8_0;  // of a head's matrices; none: as in its file
   bool force_draft = false;          // a head that fails its probe is used all the same
+  std::vector<step::AllReduceDelay> all_reduce_delays;  // of benches (step_runner.h)
 };
 
 class Engine {

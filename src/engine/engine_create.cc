@@ -142,6 +142,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   step.kv_dtype = options.kv_dtype;
   step.num_tokens = std::min<int>(s.tokenizer->vocab_size(), static_cast<int>(s.source->config().vocab));
   step.timeout_secs = options.timeout_secs;
+  step.all_reduce_delays = options.all_reduce_delays;
   AddDrafts(s.drafts, s.options, &step);
   LS_ASSIGN_OR_RETURN(s.runner, step::StepRunner::Create(s.source, step));
   s.pool = std::make_unique<kv::PagePool>(s.runner->num_pages());

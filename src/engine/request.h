@@ -76,6 +76,16 @@ struct DecodeStats {
 
   std::array<int64_t, spec::kMaxReportedDepth + 1> accepted_at{};  // rounds that accepted so deep; deeper: in the last
 
+  struct DrafterCount {
+    int64_t rounds = 0, draft_rows = 0, accepted_rows = 0;
+    void Add(const DrafterCount& more) {
+      rounds += more.rounds;
+      draft_rows += more.draft_rows;
+      accepted_rows += more.accepted_rows;
+    }
+  };
+  std::array<DrafterCount, kNumDrafters> by_drafter{};  // whose rows a round verified
+
   // Of governor and ledger; only if they were on.
   bool governed = false;
   double ledger_secs = 0;          // saved against plain decoding by the ledger's books; below 0: lost
@@ -97,8 +107,15 @@ struct Response {
   std::vector<int32_t> token_ids;  // an end-of-text token included
   std::string text;
   std::string finish_reason;  // "stop", "length", "interrupted"
+  bool context_full = false;  // "length" because the context had no room for a further token
   int64_t prompt_tokens = 0;
   DecodeStats stats;
+
+  void FindContextFull(int64_t context, int64_t max_tokens) {
+    const auto count = static_cast<int64_t>(token_ids.size());
+    context_full =
+        finish_reason == "length" && prompt_tokens + count >= context && (max_tokens < 0 || count < max_tokens);
+  }
 };
 
 }  // namespace lockstep::engine

@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/shard.h"
 #include "model/weights.h"
+#include "trace/ticks.h"
 
 namespace lockstep::model {
 
@@ -80,6 +81,7 @@ StepContext::StepContext(const StepContextOptions& options)
 void StepContext::Begin(const StepView& view) {
   view_ = view;
   has_pending_ = false;
+  if (!o_.all_reduce_delay_ticks.empty()) delay_ticks_ = o_.all_reduce_delay_ticks[static_cast<size_t>(view.num_rows)];
   private_ = o_.member->threads_per_rank() > 1 && view.num_rows <= kPrivateRows;
   auto find_linear = [&](int r) {
     const BatchRow& row = view.rows[r];
@@ -147,7 +149,17 @@ bool StepContext::ResolvePending() {
   Stamp(trace::Owner::kMatmul);
   bool ok = o_.member->SyncWorld(comm::SyncOp::kAllReduce);
   Stamp(trace::Owner::kAllReduceWait);
+  if (delay_ticks_ != 0) [[unlikely]]
+    Delay();
   return ok;
+}
+
+// Everyone spins from its own arrival on: on a slow link too a rank goes on when its own data are there.
+void StepContext::Delay() {
+  const uint64_t begin = trace::Ticks();
+  while (trace::Ticks() - begin < delay_ticks_) {
+  }
+  Stamp(trace::Owner::kAllReduceMove);
 }
 
 void StepContext::AddNormRow(int row, const float* weight, float* out, int layer) {
@@ -236,7 +248,9 @@ bool StepContext::FinalNorm(const float* weight) {
   input_ = &to;
   input_rows_ = view_.num_logits_rows;
   if (!private_ && !SyncRank()) return false;
-  if (o_.member->thread() == 0 && o_.config->arch != kHeadArch) {  // FNV-1a over 32-bit words: a guard against a rank that went astray, not a cipher
+  if (o_.member->thread() == 0 &&
+      o_.config->arch !=
+          kHeadArch) {  // FNV-1a over 32-bit words: a guard against a rank that went astray, not a cipher
     uint64_t hash = 0xcbf29ce484222325ull;
     for (int i = 0; i < view_.num_logits_rows; ++i) {
       for (int j = 0; j < d; ++j) {

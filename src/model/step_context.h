@@ -124,6 +124,8 @@ struct StepContextOptions {
   const Taps* taps;  // of the target of a draft head; else null
   int max_rows;
   int max_pages_per_sequence;
+  // [max_rows + 1] by rows of the step: what an all-reduce takes longer; empty: nothing.
+  std::vector<uint64_t> all_reduce_delay_ticks;
 };
 
 class StepContext {
@@ -205,6 +207,7 @@ class StepContext {
     return (private_ ? mine_x_.data() : o_.team->x.data()) + static_cast<int64_t>(row) * o_.team->ld_x;
   }
   bool ResolvePending();
+  void Delay();
   GroupRange NormRows() const;
   void AddNormRow(int row, const float* weight, float* out, int layer);
   void Quantise(const float* x, int cols, Activations& to, int row);
@@ -220,6 +223,7 @@ class StepContext {
   int input_rows_ = 0;
   comm::CpuShared::Call pending_;
   bool has_pending_ = false;
+  uint64_t delay_ticks_ = 0;  // of this step's all-reduces
   std::vector<uint8_t> linear_;
   std::vector<int64_t> keys_before_;  // [T + 1]
   struct alignas(64) Vector {

@@ -122,6 +122,7 @@ Result<std::unique_ptr<model::StepContext>> ModelPart::MakeContext(comm::Member&
   o.team = state.team.get();
   if (target != nullptr) o.taps = &target->taps(member.rank());
   o.max_rows = options_.max_rows;
+  o.all_reduce_delay_ticks = AllReduceDelayTicks(options_.all_reduce_delays, options_.max_rows);
   o.max_pages_per_sequence = layout_.pages_per_sequence;
   return std::make_unique<model::StepContext>(o);
 }

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "comm/rank_mode.h"
+#include "step/all_reduce_delay.h"
 #include "step/member_step.h"
 
 namespace lockstep::comm {
@@ -51,6 +52,7 @@ struct ModelPartOptions {
   int max_rows;  // of a step
   DType kv_dtype;
   std::vector<int> tap_layers;  // that the target leaves for a head
+  std::vector<AllReduceDelay> all_reduce_delays;
 };
 
 class ModelPart {

@@ -147,7 +147,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(std::shared_ptr<const mod
                                                        const StepOptions& o) {
   if (o.threads < 1) return InvalidArgument(fmt::format("--threads {}: must be at least 1", o.threads));
   auto impl = std::make_unique<Impl>(o);
-  ModelPartOptions of = {o.tp, o.threads, o.rank_mode, o.num_sequences, o.context, o.max_rows, o.kv_dtype, {}};
+  ModelPartOptions of = {o.tp,       o.threads,  o.rank_mode, o.num_sequences,    o.context,
+                         o.max_rows, o.kv_dtype, {},          o.all_reduce_delays};
   for (const DraftOptions& draft : o.drafts) {
     const model::ModelConfig& config = draft.source->config();
     if (config.arch == model::kHeadArch) of.tap_layers = config.eagle3.tap_layers;

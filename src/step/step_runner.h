@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "comm/rank_mode.h"
+#include "step/all_reduce_delay.h"
 #include "step/draft_step.h"
 #include "step/step_io.h"
 #include "trace/step_breakdown.h"
@@ -49,6 +50,9 @@ struct StepOptions {
   int num_tokens = 0;   // ids that may be sampled; 0: all rows of the output layer. Rows behind are padding
   std::string cpu_isa;  // empty: the widest
   double timeout_secs = 30;
+  // Of benches: what each all-reduce takes longer, of the target's steps and of the drafts', which would wait for the same
+  // links. Changes no number.
+  std::vector<AllReduceDelay> all_reduce_delays;
   std::vector<DraftOptions> drafts;  // at most one head, since the target leaves taps for one
 };
 

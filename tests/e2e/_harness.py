@@ -83,9 +83,9 @@ def run(*arguments, code=0, stdin=b"", env=None, timeout=120):
     return result
 
 
-def start(*arguments, env=None, stderr=subprocess.PIPE):
+def start(*arguments, env=None, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL):
     """The running program, in a session of its own."""
-    return subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=stdin, stdout=subprocess.PIPE,
                             stderr=stderr, env=environment(env), start_new_session=True, bufsize=0)
 
 

@@ -9,11 +9,11 @@ import _harness as h
 
 NUMBER = (int, float)
 MAYBE = (type(None), int, float)
-RUN = {"text": str, "token_ids": list, "prompt_tokens": int, "completion_tokens": int, "finish_reason": str, "tp": int,
+RUN = {"text": str, "token_ids": list, "prompt_tokens": int, "completion_tokens": int, "finish_reason": str, "context_full": bool, "tp": int,
        "spec": str, "rounds": int, "accept_length": NUMBER, "decode_tokens_per_second": NUMBER,
        "time_to_first_token_ms": NUMBER, "ledger_seconds": MAYBE, "loss_fraction": MAYBE, "ledger_balance_seconds": MAYBE,
        "machine_seconds": MAYBE, "last_decision": (type(None), str), "plain_steps": int, "draft_tokens": int,
-       "accepted_tokens": int, "accepted_by_position": list}
+       "accepted_tokens": int, "accepted_by_position": list, "by_drafter": dict}
 SPEC_ROW = {"spec": str, "tokens_per_second": NUMBER, "speedup": NUMBER, "accept_length": NUMBER, "verify_ms": NUMBER,
             "draft_ms": NUMBER, "plain_ms": NUMBER, "verify_over_plain": NUMBER, "identical": bool, "prompts": int,
             "tokens": int, "ledger_seconds": MAYBE, "loss_fraction": NUMBER, "measured_seconds": NUMBER}
@@ -48,6 +48,15 @@ def test_run():
         h.equal(json.load(f)["completion_tokens"], 1)
 
 
+def test_a_full_context_is_said():
+    common = ["run", "-m", h.tiny_model(), "--raw", "-p", "hello", "--ignore-eos", "-c", 24, "--json", "-v"]
+    full, limited = h.run(*common), h.run(*common, "-n", 3)
+    h.equal((full.json()["finish_reason"], full.json()["context_full"]), ("length", True))
+    h.check("the context of 24 tokens is full; --ctx-size" in full.err, full.err)
+    h.equal((limited.json()["finish_reason"], limited.json()["context_full"]), ("length", False))
+    h.check("is full" not in limited.err, limited.err)
+
+
 def test_speculation_is_counted():
     model = h.tiny_model("--no-tied", "--seed", "4")
     common = ["run", "-m", model, "-p", "hello hello hello hello", "-n", 60, "--ignore-eos"]
@@ -60,6 +69,8 @@ def test_speculation_is_counted():
         h.check(isinstance(r["ledger_seconds"], float) and r["loss_fraction"] >= 0, r)
         h.equal(r["plain_steps"] + r["rounds"] + r["accepted_tokens"], 59, "tokens after the first")
         h.equal(sum(r["accepted_by_position"]), r["accepted_tokens"])
+        for count, total in (("rounds", "rounds"), ("draft_tokens", "draft_tokens"), ("accepted_tokens", "accepted_tokens")):
+            h.equal(sum(d[count] for d in r["by_drafter"].values()), r[total], "drafters' " + count)
         h.check(r["last_decision"].startswith(("plain: ", "draft: ")), r["last_decision"])
     # A fixed shape drafts every round, with the ledger off.
     fixed = h.run(*common, "--spec", "ngram", "--spec-shape", "chain:3", "--json").json()

@@ -87,6 +87,48 @@ def test_sampling_flags_are_named_before_the_model_is_loaded():
     h.run("run", "-m", h.tiny_model(), "-p", "a", "-n", 1, "--seed", "18446744073709551615")
 
 
+def test_empty_types_of_the_cache_are_refused():
+    for flag in ("--kv-cache-dtype", "--cache-type-k", "--cache-type-v"):
+        complains(h.run("run", "-m", "/nowhere/model.gguf", "-p", "a", flag, "", code=2), flag, "f16, f32 or q8_0")
+
+
+def test_shapes_of_drafts():
+    model = h.tiny_model()
+    h.run("run", "-m", model, "-p", "a", "-n", 2, "--spec", "NGRAM", "--spec-shape", "Chain:3")
+    h.run("bench", "spec", "-m", model, "-n", 2, "--spec", "Ngram", "--spec-shape", "TREE:3", "--json")
+    complains(h.run("run", "-m", model, "-p", "a", "--spec", "none", "--spec-shape", "chain:3", code=2), "--spec-shape chain:3", "--spec none")
+
+
+def test_standard_input_that_cannot_be_read():
+    folder = os.open("/", os.O_RDONLY)
+    try:
+        program = h.start("run", "-m", h.tiny_model(), "-n", 1, stdin=folder)
+        _, err = program.communicate(timeout=60)
+    finally:
+        os.close(folder)
+    h.equal(program.returncode, 2, err)
+    h.check(b"standard input" in err and b"directory" in err, err)
+
+
+def test_emulated_all_reduce_delays():
+    model = h.tiny_model()
+    for value in ("", "x", "-1", "nan", "1e9", "1:5,", "4:5,1:6", "0:5"):
+        for bench in ("spec", "step"):
+            complains(h.run("bench", bench, "-m", "/nowhere/model.gguf", "--emulate-allreduce-us", value, code=2),
+                      "--emulate-allreduce-us %s: must be" % value)
+    complains(h.run("run", "-m", model, "-p", "a", "--emulate-allreduce-us", "5", code=2), "unknown flag --emulate-allreduce-us")
+    for mode in ("thread", "process"):
+        rows = h.run("bench", "step", "-m", model, "--tp", 2, "-t", 1, "--rank-mode", mode, "--widths", "1,4", "--context", 4,
+                     "--emulate-allreduce-us", "1:300,4:900", "--json").json()["rows"]
+        for row, us in zip(rows, (300, 900)):
+            move = row["breakdown_us"]["allreduce_move"]
+            h.check(move >= 0.99 * us * row["all_reduces"], mode, row)
+        rows = h.run("bench", "spec", "-m", model, "--tp", 2, "-t", 1, "--rank-mode", mode, "-n", 8, "--spec", "wrong,ngram", "--spec-shape", "chain:3",
+                     "--ignore-eos", "--emulate-allreduce-us", "1:100,4:300", "--json").json()["rows"]
+        plain = h.run("bench", "spec", "-m", model, "-n", 8, "--spec", "none", "--ignore-eos", "--json").json()["rows"][0]
+        h.check(all(row["identical"] and row["digests"] == plain["digests"] for row in rows), mode, rows)
+
+
 def test_pipes_in_place_of_files():
     pipe, model = h.scratch("pipe"), h.tiny_model()
     os.mkfifo(pipe)

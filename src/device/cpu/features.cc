@@ -166,8 +166,8 @@ Result<CpuIsa> ParseIsa(const std::string& text, const CpuFeatures& features) {
   for (CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvxVnni, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (text != CpuIsaName(isa)) continue;
     if (Supports(features, isa)) return isa;
-    return Unsupported(fmt::format("instruction set \"{}\": this machine lacks it; it has {}", text,
-                                   features.ToString().empty() ? "generic only" : features.ToString()));
+    return InvalidArgument(fmt::format("instruction set \"{}\": this machine lacks it; it has {}", text,
+                                       features.ToString().empty() ? "generic only" : features.ToString()));
   }
   return InvalidArgument(
       fmt::format("instruction set \"{}\": generic, avx2, avx_vnni, avx512 or amx; this machine's best is {}", text,
