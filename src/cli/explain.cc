@@ -38,14 +38,20 @@ Status ExplainSpec(const EngineFlags& flags) {
   }
 
   nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
-  candidates.push_back({{"drafter", "none"}, {"nodes", 0}, {"tokens_per_second", 1 / plain_secs}});
+  TextTable drafters({"drafter", "proposal ms", "rows", "tokens/s expected"});
+  candidates.push_back({{"drafter", "none"}, {"nodes", 0}, {"tokens_per_second", 1 / plain_secs}, {"draft_ms", 0}});
   spec::Governor::Outlook best{0, 1 / plain_secs};
   std::string choice = "none";
   for (int d = 0; d < governor.num_drafters(); ++d) {
     const spec::Governor::Outlook outlook = governor.Expect(d, 1, 0);
+    const double draft_secs = costs.PredictDraft(d);  // 0: it costs next to nothing
     candidates.push_back({{"drafter", governor.drafter_name(d)},
                           {"nodes", outlook.nodes},
-                          {"tokens_per_second", outlook.tokens_per_second}});
+                          {"tokens_per_second", outlook.tokens_per_second},
+                          {"draft_ms", draft_secs * 1e3}});
+    drafters.AddRow({governor.drafter_name(d), draft_secs > 0 ? fmt::format("{:.3f}", draft_secs * 1e3) : "-",
+                     outlook.nodes > 0 ? std::to_string(outlook.nodes + 1) : "none",
+                     outlook.nodes > 0 ? fmt::format("{:.1f}", outlook.tokens_per_second) : "-"});
     if (outlook.nodes == 0 || outlook.tokens_per_second <= best.tokens_per_second) continue;
     best = outlook;
     choice = governor.drafter_name(d);
@@ -64,7 +70,7 @@ Status ExplainSpec(const EngineFlags& flags) {
     fmt::print("the ledger starts with {:.3f} ms, gains {:.2f} % of plain decoding, and holds {:.3f} ms at most\n",
                spec::LedgerOptions().start_steps * plain_lower * 1e3, governor.ledger().epsilon() * 100,
                spec::LedgerOptions().cap_steps * plain_lower * 1e3);
-    fmt::print("choice: {} ({})\n", choice, reason);
+    fmt::print("{}choice: {} ({})\n", drafters.ToString(), choice, reason);
   }
   const nlohmann::ordered_json json = {{"model", flags.model},
                                        {"tp", flags.tp},
