@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/engine.h"
+#include "spec/model_proposer.h"
 #include "step/test_util.h"
 
 namespace lockstep::engine {
@@ -99,10 +100,11 @@ TEST(DraftModel, TheTargetItselfIsAlwaysRight) {
 // Beyond the window the draft sees less than the target: the text stays.
 TEST(DraftModel, TextsBeyondTheWindow) {
   auto engine = Make(Options(TinyModel(kTarget)));
-  for (int prompt : {254, 255, 256, 257, 300, 600}) {
+  constexpr int kWindow = spec::kDraftWindow;
+  for (int prompt : {kWindow - 2, kWindow - 1, kWindow, kWindow + 1, 300, 600}) {
     for (float temperature : {0.0f, 0.8f}) {
       const DecodeStats stats = ExpectSame(*engine, Ask(prompt, 24, temperature), "chain:3");
-      if (prompt < 256) {  // with the first token the window is full
+      if (prompt < kWindow) {  // with the first token the window is full
         EXPECT_EQ(stats.accepted_rows, stats.draft_rows) << prompt;
       }
       EXPECT_GT(stats.accepted_rows, 0) << prompt << " tokens, T " << temperature;
