@@ -122,7 +122,8 @@ def test_emulated_all_reduce_delays():
                      "--emulate-allreduce-us", "1:300,4:900", "--json").json()["rows"]
         for row, us in zip(rows, (300, 900)):
             move = row["breakdown_us"]["allreduce_move"]
-            h.check(move >= 0.99 * us * row["all_reduces"], mode, row)
+            sums = row["all_reduces"] - 1  # the exchange of logits is none
+            h.check(0.99 * us * sums <= move, mode, row)
         rows = h.run("bench", "spec", "-m", model, "--tp", 2, "-t", 1, "--rank-mode", mode, "-n", 8, "--spec", "wrong,ngram", "--spec-shape", "chain:3",
                      "--ignore-eos", "--emulate-allreduce-us", "1:100,4:300", "--json").json()["rows"]
         plain = h.run("bench", "spec", "-m", model, "-n", 8, "--spec", "none", "--ignore-eos", "--json").json()["rows"][0]
