@@ -130,7 +130,7 @@ class Work:
         file = Gguf(args.model)
         self.config = read_config(file)
         self.text = Text(file)
-        self.name = file.key("general.name", "") or Path(args.model).stem
+        self.name = Path(args.model).stem
         self.license = file.key("general.license", "") or "as the target's"
         self.weights = load_weights(file, self.config)
         self.sha256 = hashlib.sha256(file.data).hexdigest()
