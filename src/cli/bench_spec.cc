@@ -183,8 +183,9 @@ Status BenchSpec(const BenchFlags& flags) {
   if (!flags.prompts.empty()) {
     LS_ASSIGN_OR_RETURN(prompts, ReadPromptFile(flags.prompts));
   }
-  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(std::any_of(
-                                       modes.begin(), modes.end(), [](const Mode& m) { return engine::RunsModels(m.drafter); })));
+  LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(std::any_of(modes.begin(), modes.end(), [](const Mode& m) {
+    return engine::RunsModels(m.drafter);
+  })));
   LS_RETURN_IF_ERROR(SamplingFlags::CheckVocab(base.sampling, static_cast<int>(engine->source().config().vocab)));
   LS_ASSIGN_OR_RETURN(PromptMaker maker, PromptMaker::Create(*engine, PromptMode::kAuto));
   LS_ASSIGN_OR_RETURN(PromptMaker raw, PromptMaker::Create(*engine, PromptMode::kRaw));

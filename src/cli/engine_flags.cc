@@ -67,8 +67,8 @@ Status EngineFlags::SetDrafts(engine::EngineOptions* options) const {
     std::string& place = is_head ? options->draft_head : options->draft_model;
     if (path.empty()) return InvalidArgument("--draft-model: the path is empty");
     if (!place.empty()) {
-      return InvalidArgument(fmt::format("--draft-model {}: there is {} already, {}", path,
-                                         is_head ? "a head" : "a draft model", place));
+      return InvalidArgument(
+          fmt::format("--draft-model {}: there is {} already, {}", path, is_head ? "a head" : "a draft model", place));
     }
     place = path;
   }
@@ -89,10 +89,12 @@ Result<std::optional<DType>> EngineFlags::DraftType() const {
 }
 
 void EngineFlags::AddSpecTo(CLI::App& command) {
-  command.add_option("--draft-model,--speculative-draft-model-path,--speculative-draft-model,--model-draft,--spec-draft-model",
-                     drafts,
-                     "Folder of an EAGLE-3 head, or GGUF file of a smaller model; one of each may be given (default: the head "
-                     "that comes with Lockstep for the model, if there is one)")
+  command
+      .add_option(
+          "--draft-model,--speculative-draft-model-path,--speculative-draft-model,--model-draft,--spec-draft-model",
+          drafts,
+          "Folder of an EAGLE-3 head, or GGUF file of a smaller model; one of each may be given (default: the head "
+          "that comes with Lockstep for the model, if there is one)")
       ->type_name("PATH")
       ->allow_extra_args(false);
   command

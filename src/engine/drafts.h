@@ -20,7 +20,7 @@ struct EngineOptions;
 
 struct LoadedDrafts {
   std::shared_ptr<const model::WeightSource> head_source, model_source;  // null: none
-  bool shipped = false;       // the head came with the program
+  bool shipped = false;                                                  // the head came with the program
   int head = -1, model = -1;  // their numbers in step::StepOptions::drafts; -1: none
 };
 

@@ -50,11 +50,11 @@ struct EngineOptions {
   double spec_max_slowdown = 0.25;
   // Text of earlier requests that n-grams may be found in; 0: a request's own text only.
   int64_t spec_corpus_bytes = 0;
-  std::string draft_head;            // a folder with an EAGLE-3 head
-  bool shipped_head = false;         // without one, use the head that comes with the program, if any
-  std::string draft_model;           // the file of a smaller model
-  std::optional<DType> draft_dtype = DType::kQ8_0;  // of a head's matrices; none: as in its file
-  bool force_draft = false;          // a head that fails its probe is used all the same
+  std::string draft_head;                               // a folder with an EAGLE-3 head
+  bool shipped_head = false;                            // without one, use the head that comes with the program, if any
+  std::string draft_model;                              // the file of a smaller model
+  std::optional<DType> draft_dtype = DType::kQ8_0;      // of a head's matrices; none: as in its file
+  bool force_draft = false;                             // a head that fails its probe is used all the same
   std::vector<step::AllReduceDelay> all_reduce_delays;  // of benches (step_runner.h)
 };
 

@@ -163,8 +163,9 @@ Status Engine::ProbeDraft() {
   const std::string text = fmt::format("--draft-model {}: the head names {:.0f} % of the model's own next tokens",
                                        s_->options.draft_head, share * 100);
   if (share < kLeastAgreement && !s_->options.force_draft) {
-    return InvalidArgument(fmt::format("{}; below {:.0f} % it is one for another model (--force-draft uses it all the same)",
-                                       text, kLeastAgreement * 100));
+    return InvalidArgument(
+        fmt::format("{}; below {:.0f} % it is one for another model (--force-draft uses it all the same)", text,
+                    kLeastAgreement * 100));
   }
   if (share < kLowAgreement) {
     LogWarning(text + ", which is little; drafting will seldom pay");

@@ -15,8 +15,9 @@ const char kProbeText[] =
     "patient and do not give up. It takes time to learn something new, and everyone makes mistakes at the beginning.";
 
 Result<double> ProbeHead(step::StepRunner& runner, int draft, int sequence, std::span<const int32_t> tokens) {
-  const int num = std::min<int>(static_cast<int>(tokens.size()),
-                                std::min({step::kMaxLogitsRows, runner.draft_context(draft), runner.options().context}));
+  const int num =
+      std::min<int>(static_cast<int>(tokens.size()),
+                    std::min({step::kMaxLogitsRows, runner.draft_context(draft), runner.options().context}));
   LS_CHECK_GE(num, 3);
   step::DraftTree chain;
   chain.Reset(tokens[0]);

@@ -12,10 +12,10 @@ struct DrafterEntry {
   Drafter drafter;
   bool bench_only;
 };
-constexpr DrafterEntry kDrafters[] = {{"none", Drafter::kNone, false},    {"ngram", Drafter::kNgram, false},
+constexpr DrafterEntry kDrafters[] = {{"none", Drafter::kNone, false},     {"ngram", Drafter::kNgram, false},
                                       {"eagle3", Drafter::kEagle3, false}, {"draft", Drafter::kDraft, false},
-                                      {"auto", Drafter::kAuto, false},    {"wrong", Drafter::kWrong, true},
-                                      {"oracle", Drafter::kOracle, true}, {"random", Drafter::kRandom, true}};
+                                      {"auto", Drafter::kAuto, false},     {"wrong", Drafter::kWrong, true},
+                                      {"oracle", Drafter::kOracle, true},  {"random", Drafter::kRandom, true}};
 
 }  // namespace
 

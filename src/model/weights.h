@@ -49,7 +49,7 @@ class RankWeights {
   void PackShare(const WeightSource& source, int thread, int num_threads);
 
   TensorRef embedding;  // in the file, unpacked: rows are copied
-  HeadWeights head;  // of a draft head
+  HeadWeights head;     // of a draft head
   std::vector<LayerWeights> layers;
   const float* output_norm = nullptr;
   ColumnLinear output;

@@ -53,7 +53,8 @@ SharedLayout::SharedLayout(const model::ModelConfig& config, int num_members, in
 }
 
 StepInput* SharedLayout::Input(std::byte* base, int parity) const {
-  return reinterpret_cast<StepInput*>(base + input_ + static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
+  return reinterpret_cast<StepInput*>(base + input_ +
+                                      static_cast<size_t>(parity) * AlignUp<size_t>(sizeof(StepInput), 4096));
 }
 StepOutput* SharedLayout::Output(std::byte* base) const {
   return reinterpret_cast<StepOutput*>(base + output_);

@@ -35,8 +35,8 @@ void AddPrefill(StepInput& input, int sequence, std::span<const int32_t> tokens,
   s.is_tree = 0;
   for (int i = 0; i < n; ++i) {
     const int row = s.first_row + i, position = first_position + i;
-    input.rows[row] = {tokens[static_cast<size_t>(i)], position, input.num_sequences - 1,
-                       i == 0 ? -1 : row - 1,          position, 0, 0};
+    input.rows[row] = {
+        tokens[static_cast<size_t>(i)], position, input.num_sequences - 1, i == 0 ? -1 : row - 1, position, 0, 0};
   }
   input.num_rows += n;
   if (sample_last) WantLogits(input, s, input.num_rows - 1);

@@ -46,8 +46,9 @@ class SmallTarget : public model::WeightSource {
       std::mt19937 rng(static_cast<uint32_t>(values_.size()));
       for (uint64_t i = 0; i < rows * cols; ++i) v.push_back(static_cast<float>(rng() % 2001) / 1e4f - 0.1f);
     }
-    return model::TensorRef{std::string(name), DType::kF32, rows, cols, reinterpret_cast<const uint8_t*>(v.data()),
-                            v.size() * sizeof(float)};
+    return model::TensorRef{
+        std::string(name),       DType::kF32, rows, cols, reinterpret_cast<const uint8_t*>(v.data()),
+        v.size() * sizeof(float)};
   }
   void Fetch(std::span<const uint8_t>) const override {}
   void Drop(std::span<const uint8_t>) const override {}
@@ -112,8 +113,9 @@ class ForwardRun {
     };
     auto fill = [&](int row) {
       const int parent = case_.parents[row];
-      in.rows[index(row)] = {case_.tokens[row], case_.positions[row] - case_.positions[0], 0,
-                             parent < 0 ? -1 : index(parent), row, 1, fused ? row : parent};
+      in.rows[index(row)] = {
+          case_.tokens[row],   case_.positions[row] - case_.positions[0], 0, parent < 0 ? -1 : index(parent), row, 1,
+          fused ? row : parent};
     };
     for (int row = begin; row < end; ++row) {
       fill(row);
