@@ -2,10 +2,14 @@
 // trainer's on the same text.
 //
 //   build/head_acceptance -m MODEL --texts IN.json [--draft-model FOLDER] [--nodes 4] [--seed 1] [--tp N]
+//   build/head_acceptance .. --draft-quantization none --dump OUT.bin    (for tools/head_top1.py)
 //
 // IN.json is what tools/train_eagle3.py evaluate writes: {"texts": [{"prompt_ids", "greedy_ids", "t0.8_ids"}, ..],
 // "greedy": {"whole": {"chain:4": {"accepted_by_depth"}}}, "t0.8": ..}. The text is forced: a round's tokens are the
 // text's, whatever the model would have sampled. Prints the share of rounds that accepted so deep, ours and the file's.
+//
+// OUT.bin, of each text: int32 number of pairs n; int32 token of each pair [n]; f32 taps [n, all taps]; int32 the head's
+// likeliest token behind each pair [n]. The same head in another program must find the same tokens from the same taps.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +19,8 @@
 #include "base/fp_env.h"
 #include "cli/engine_flags.h"
 #include "engine/drafts.h"
+#include "model/config.h"
+#include "model/taps.h"
 #include "spec/model_proposer.h"
 #include "step/step_runner.h"
 
@@ -24,6 +30,7 @@ namespace {
 struct Flags {
   cli::EngineFlags engine;
   std::string texts;
+  std::string dump;
   int nodes = 4;
   uint64_t seed = 1;
 };
@@ -75,6 +82,47 @@ Status Walk(engine::Engine& engine, const Flags& flags, float temperature, const
   return OkStatus();
 }
 
+template <typename T>
+void Write(std::ofstream& out, const T* values, size_t count) {
+  out.write(reinterpret_cast<const char*>(values), static_cast<std::streamsize>(count * sizeof(T)));
+}
+
+// The head's likeliest token at every pair of a text, and what it had to find it from.
+Status DumpText(engine::Engine& engine, const std::vector<int32_t>& text, std::ofstream& out) {
+  step::StepRunner& runner = engine.runner();
+  const int head = engine.drafts().head, num = static_cast<int>(text.size()) - 1;
+  if (num + 1 > model::kTapSlots || num > runner.draft_context(head)) return InvalidArgument("a text is too long");
+  LS_RETURN_IF_ERROR(engine.Prefill({}));
+  LS_RETURN_IF_ERROR(Read(runner, text, 0, text.size()));
+  std::vector<int32_t> best(static_cast<size_t>(num), -1);
+  for (int begin = 0; begin < num; begin += spec::kDraftWindow) {
+    const int rows = std::min(spec::kDraftWindow, num - begin);
+    step::StepInput& in = runner.draft_input(head);
+    in.num_sequences = 1;
+    in.sequences[0] = {};
+    in.sequences[0].kv = {begin, 0, 0};
+    in.sequences[0].num_rows = in.sequences[0].num_logits_rows = in.num_rows = in.num_logits_rows = rows;
+    in.fused = 1;
+    for (int i = 0; i < rows; ++i) {
+      const int k = begin + i;
+      in.rows[i] = {text[static_cast<size_t>(k) + 1], k, 0, i - 1, k, 1, k};
+      in.logits_rows[i] = i;
+    }
+    LS_RETURN_IF_ERROR(runner.RunDraft(head));
+    for (int i = 0; i < rows; ++i) {
+      step::DraftCandidate candidate;
+      if (runner.Candidates(head, i, false, {&candidate, 1}) == 1)
+        best[static_cast<size_t>(begin + i)] = candidate.token;
+    }
+  }
+  const model::Eagle3Config& config = runner.draft_config(head).eagle3;
+  Write(out, &num, 1);
+  Write(out, text.data() + 1, static_cast<size_t>(num));
+  for (int k = 0; k < num; ++k) Write(out, runner.taps(0, 0, k), config.tap_layers.size() * config.target_hidden);
+  Write(out, best.data(), best.size());
+  return OkStatus();
+}
+
 Status Run(const Flags& flags) {
   std::ifstream file(flags.texts);
   if (!file) return NotFound(flags.texts + ": cannot be read");
@@ -82,6 +130,17 @@ Status Run(const Flags& flags) {
   if (!json.is_object() || !json.contains("texts")) return InvalidArgument(flags.texts + ": holds no \"texts\"");
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(true));
   if (engine->drafts().head < 0) return InvalidArgument("no head: name one with --draft-model FOLDER");
+  if (!flags.dump.empty()) {
+    std::ofstream out(flags.dump, std::ios::binary | std::ios::trunc);
+    for (const auto& text : json.at("texts")) {
+      auto ids = text.at("prompt_ids").get<std::vector<int32_t>>();
+      const auto more = text.at("greedy_ids").get<std::vector<int32_t>>();
+      ids.insert(ids.end(), more.begin(), more.end());
+      LS_RETURN_IF_ERROR(DumpText(*engine, ids, out));
+    }
+    out.close();
+    return out ? OkStatus() : Internal(flags.dump + ": cannot be written");
+  }
   const std::string shape = fmt::format("chain:{}", flags.nodes);
   for (const auto& [name, temperature] : {std::pair{"greedy", 0.0f}, {"t0.8", 0.8f}}) {
     Count count;
@@ -111,6 +170,7 @@ int main(int argc, char** argv) {
   flags.engine.AddTo(app);
   flags.engine.AddSpecTo(app);
   app.add_option("--texts", flags.texts, "JSON of the trainer's evaluation")->required();
+  app.add_option("--dump", flags.dump, "Write the head's likeliest tokens and its taps there, and stop");
   app.add_option("--nodes", flags.nodes, "Draft tokens a round")->check(CLI::Range(1, 8));
   app.add_option("--seed", flags.seed, "Of the noise of the sampled texts");
   CLI11_PARSE(app, argc, argv);
