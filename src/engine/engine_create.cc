@@ -97,7 +97,8 @@ void AddDrafts(const LoadedDrafts& drafts, const EngineOptions& o, step::StepOpt
     draft.source = source;
     draft.context = std::min<int>(static_cast<int>(std::min<uint32_t>(source->config().context_length, 1u << 30)),
                                   std::max(o.context, kOwnNodes) + kOwnNodes);
-    draft.max_rows = spec::kDraftWindow;
+    static_assert(spec::kDraftWindow <= step::kMaxLogitsRows);
+    draft.max_rows = step::kMaxLogitsRows;  // the probe wants as many; buffers that nobody uses take no memory
     step->drafts.push_back(std::move(draft));
   }
 }
