@@ -130,6 +130,23 @@ Status Run(const Flags& flags) {
   if (!json.is_object() || !json.contains("texts")) return InvalidArgument(flags.texts + ": holds no \"texts\"");
   LS_ASSIGN_OR_RETURN(auto engine, flags.engine.Load(true));
   if (engine->drafts().head < 0) return InvalidArgument("no head: name one with --draft-model FOLDER");
+  const auto vocab = static_cast<int32_t>(engine->source().config().vocab);
+  const int most = std::min(engine->options().context, engine->options().prefill_chunk);
+  for (const auto& text : json.at("texts")) {
+    const auto prompt = text.at("prompt_ids").get<std::vector<int32_t>>();
+    if (prompt.empty()) return InvalidArgument(flags.texts + ": a prompt has no tokens");
+    for (const char* key : {"greedy_ids", "t0.8_ids"}) {
+      auto ids = text.at(key).get<std::vector<int32_t>>();
+      ids.insert(ids.begin(), prompt.begin(), prompt.end());
+      if (static_cast<int>(ids.size()) > most)
+        return InvalidArgument(fmt::format("{}: a text of {} tokens; --ctx-size and --chunked-prefill-size allow {}",
+                                           flags.texts, ids.size(), most));
+      for (int32_t id : ids) {
+        if (id < 0 || id >= vocab)
+          return InvalidArgument(fmt::format("{}: id {}: the vocabulary has {}", flags.texts, id, vocab));
+      }
+    }
+  }
   if (!flags.dump.empty()) {
     std::ofstream out(flags.dump, std::ios::binary | std::ios::trunc);
     for (const auto& text : json.at("texts")) {
@@ -174,7 +191,12 @@ int main(int argc, char** argv) {
   app.add_option("--nodes", flags.nodes, "Draft tokens a round")->check(CLI::Range(1, 8));
   app.add_option("--seed", flags.seed, "Of the noise of the sampled texts");
   CLI11_PARSE(app, argc, argv);
-  const lockstep::Status status = lockstep::Run(flags);
+  lockstep::Status status;
+  try {
+    status = lockstep::Run(flags);
+  } catch (const nlohmann::json::exception& error) {  // a key that is missing or of another type
+    status = lockstep::InvalidArgument(flags.texts + ": " + error.what());
+  }
   if (!status.ok()) fmt::print(stderr, "head_acceptance: {}\n", status.message());
   return lockstep::ExitCode(status.code());
 }

@@ -257,8 +257,9 @@ void AddBenchSpec(CLI::App& bench, Action* action) {
   flags->engine.AddEmulationTo(*command);
   flags->sampling.AddTo(*command);
   command
-      ->add_option("--spec,--speculative-algorithm,--spec-type", flags->spec,
-                   "Drafters, comma-separated: none, ngram, auto; for benches also wrong, oracle, random")
+      ->add_option(
+          "--spec,--speculative-algorithm,--spec-type", flags->spec,
+          "Drafters, comma-separated: none, ngram, eagle3, draft, auto; for benches also wrong, oracle, random")
       ->capture_default_str();
   command->add_option("--spec-shape", flags->shape, "auto, chain:K or tree:N; a fixed shape drafts every round")
       ->transform([](std::string s) { return CLI::detail::to_lower(std::move(s)); })

@@ -123,6 +123,9 @@ Result<std::unique_ptr<engine::Engine>> EngineFlags::Load(bool may_draft) const 
   options.tp = tp;
   options.threads = threads;
   options.context = context;
+  LS_RETURN_IF_ERROR(DraftType().status());
+  if (!may_draft && !drafts.empty())
+    return InvalidArgument(fmt::format("--draft-model {}: no drafter of --spec runs a model", drafts[0]));
   if (may_draft) LS_RETURN_IF_ERROR(SetDrafts(&options));
   options.spec_max_slowdown = spec_max_slowdown_percent / 100;
   options.timeout_secs = Env::Get().rank_timeout_secs;

@@ -90,8 +90,10 @@ void Drafting::Propose(std::span<const int32_t> tokens, int max_nodes, std::span
     const bool chain = shape_.kind == DraftShape::Kind::kChain;
     const spec::DraftBudget budget = {nodes, chain ? spec::ShapeLimit::kChain : spec::ShapeLimit::kTree};
     // Nothing measures them here: the first that has something to say.
-    for (size_t d = 0; d < sources_.size() && nodes > 0 && tree->num_nodes == 0; ++d)
+    for (size_t d = 0; d < sources_.size() && nodes > 0 && tree->num_nodes == 0; ++d) {
       Run(sources_[d], tokens, budget, tree);
+      chosen_ = static_cast<int>(d);
+    }
     return;
   }
   const spec::RoundRequest request{id_, static_cast<int64_t>(tokens.size()) - 1, max_nodes};

@@ -81,8 +81,8 @@ Status CheckPositions(const LoadedDrafts& drafts) {
   constexpr uint32_t kLeast = 16;
   for (const auto& source : {drafts.head_source, drafts.model_source}) {
     if (source && source->config().context_length < kLeast) {
-      return Unsupported(fmt::format("--draft-model: {} positions (max_position_embeddings): at least {} are needed",
-                                     source->config().context_length, kLeast));
+      return Unsupported(
+          fmt::format("--draft-model: {} positions: at least {} are needed", source->config().context_length, kLeast));
     }
   }
   return OkStatus();
@@ -157,7 +157,8 @@ Status Engine::ProbeDraft() {
   if (s_->drafts.head < 0 || s_->drafts.shipped) return OkStatus();
   LS_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, s_->tokenizer->Encode(kProbeText));
   if (tokens.size() > static_cast<size_t>(s_->options.context)) tokens.resize(static_cast<size_t>(s_->options.context));
-  if (tokens.size() < 3) return OkStatus();
+  const int positions = std::min(s_->options.context, s_->runner->draft_context(s_->drafts.head));
+  if (std::min(static_cast<int>(tokens.size()), positions) <= kLeastProbes) return OkStatus();
   s_->pool->Shrink(0, &s_->pages);
   LS_RETURN_IF_ERROR(EnsurePages(static_cast<int>(tokens.size())));
   LS_ASSIGN_OR_RETURN(const double share, ProbeHead(*s_->runner, s_->drafts.head, kSequence, tokens));

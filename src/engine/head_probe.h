@@ -21,6 +21,8 @@ class StepRunner;
 
 namespace lockstep::engine {
 
+// So few places say nothing.
+inline constexpr int kLeastProbes = 32;
 // Below this share a head is refused; below the second it is warned of.
 inline constexpr double kLeastAgreement = 0.10;
 inline constexpr double kLowAgreement = 0.30;

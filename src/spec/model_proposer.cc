@@ -9,6 +9,7 @@ namespace lockstep::spec {
 namespace {
 
 constexpr double kKeep = 0.9;
+constexpr double kForget = 0.95;
 
 void Fade(double value, double* mean) {
   *mean = *mean == 0 ? value : kKeep * *mean + (1 - kKeep) * value;
@@ -69,7 +70,7 @@ bool ModelProposer::CatchUp(const ProposeContext& context) {
   if (fresh_) {
     window_ = next_ = std::max<int64_t>(0, end - std::min<int64_t>(kDraftWindow, most));
   } else if (end - next_ > kDraftCatchUp) {
-    window_ = next_ = end - kDraftCatchUp;
+    window_ = next_ = end - std::min<int64_t>(kDraftCatchUp, most);
   } else if (end - window_ > most) {
     window_ = next_ = end - std::clamp<int64_t>(most / 2, 1, kDraftWindow);
   }
@@ -220,10 +221,16 @@ void ModelProposer::Propose(const ProposeContext& context, step::DraftTree* out,
   if (!CatchUp(context)) return;
   AddChildren(-1, 0, context);
   if (nodes_.empty()) return;
-  for (int level = 1; level < kMaxDraftDepth; ++level) {
+  const bool chain = context.budget.shape == ShapeLimit::kChain;
+  for (int level = 1; level < (chain ? context.budget.max_nodes : kMaxDraftDepth); ++level) {
     PickFrontier(context.budget);
     FitFrontier(context);
-    if (!LevelPays(context.budget) || !RunLevel(context)) break;
+    if (!LevelPays(context.budget)) {
+      // One level that the machine made slow must not end deep drafts for good.
+      level_secs_ *= kForget;
+      break;
+    }
+    if (!RunLevel(context)) break;
   }
   Emit(context.budget, out, probability);
 }

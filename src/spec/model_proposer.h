@@ -15,7 +15,8 @@
 // Errors:  a failing step proposes nothing; the target's next step reports the lost rank
 // Threads: one caller an object; it runs steps, so no other step may be in flight
 // Capture: the steps are the draft's own
-// Order:   proposals are a function of the tokens, the window and the budget; bit-equal over ranks and threads
+// Order:   proposals of a fixed shape are a function of the tokens and the window: the same tokens over ranks and threads,
+//          their probabilities but for the last bits
 // Source:  EAGLE-2 (Li et al. 2024, arXiv 2406.16858) for the tree; EAGLE-3 (arXiv 2503.01840) for the head
 #pragma once
 
@@ -36,6 +37,7 @@ namespace lockstep::spec {
 inline constexpr int kDraftWindow = 128;
 // A drafter that was not run opens a new window with so many rather than read more.
 inline constexpr int kDraftCatchUp = 64;
+// Of a tree; a chain is as deep as it was asked for.
 inline constexpr int kMaxDraftDepth = 12;
 // Nodes that are run in one step: more are seldom worth their rows, and rows cost a head little up to here.
 inline constexpr int kLevelRows = 8;

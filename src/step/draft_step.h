@@ -7,7 +7,8 @@
 // Shapes:   StepInput -> candidates [L, kDraftTopK] (step_io.h)
 // Threads:  one object a member
 // Capture:  the constructor is Prepare; Run allocates nothing
-// Order:    a row's candidates: larger value first, then smaller id; the same for every number of ranks and threads
+// Order:    a row's candidates: larger value first, then smaller id; the same tokens for every number of ranks and
+//          threads, their probabilities but for the last bits
 #pragma once
 
 #include <cstddef>

@@ -61,6 +61,10 @@ Result<std::unique_ptr<ModelPart>> ModelPart::Plan(std::shared_ptr<const model::
   if (config.head_dim % kLanes != 0) {
     return Unsupported(fmt::format("head_dim {}: must be a multiple of {}", config.head_dim, kLanes));
   }
+  if (config.arch == model::kHeadArch && (config.hidden % kLanes != 0 || config.eagle3.target_hidden % kLanes != 0)) {
+    return Unsupported(fmt::format("hidden sizes {} and {} of head and model: must be multiples of {}", config.hidden,
+                                   config.eagle3.target_hidden, kLanes));
+  }
   if (IsQuantised(o.kv_dtype) && config.head_dim % kBlock != 0) {
     return InvalidArgument(fmt::format("--kv-cache-dtype q8_0: the model's head_dim is {}; it must be a multiple of {}",
                                        config.head_dim, kBlock));
