@@ -132,7 +132,8 @@ bool WriteQ4_1(const Block& b, uint8_t* out) {
     q[i] = v > 15 ? 15 : v;
   }
   PutNibbles(q, out + 4);
-  return PutHalf(d, out) & PutHalf(low, out + 2);
+  const bool scale_fits = PutHalf(d, out), low_fits = PutHalf(low, out + 2);
+  return scale_fits && low_fits;
 }
 
 // What is wrong with a block: its first value that is not finite, else its largest.
