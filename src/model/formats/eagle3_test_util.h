@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ref/half.h"
 #include "model/formats/weight_source.h"
 
 namespace lockstep::model::testing {
@@ -85,7 +86,7 @@ inline std::string FloatBytes(const std::string& type, uint64_t count, const std
     const float x = value(i);
     char raw[4];
     if (type == "F16") {
-      const auto h = static_cast<_Float16>(x);
+      const uint16_t h = kernels::ref::F32ToF16(x);
       std::memcpy(raw, &h, 2);
     } else {
       std::memcpy(raw, &x, 4);
