@@ -113,8 +113,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   LS_RETURN_IF_ERROR(FillDefaults(s.source->config(), &s.options));
   // Before the tokenizer is built: a cut that cannot be is said at once.
   LS_RETURN_IF_ERROR(model::MakeShardPlan(s.source->config(), options.tp).status());
-  // The tables take as long as the look at the machine and the drafts together, and neither needs the other. Ranks that will be forked need a
-  // process without other threads, and one that has ended may still be counted: there one comes after the other.
+  // The tables take as long as the look at the machine and the drafts together, and neither needs the other. Ranks that
+  // will be forked need a process without other threads, and one that has ended may still be counted: there one comes
+  // after the other.
   auto building = std::async(options.process_ranks ? std::launch::deferred : std::launch::async | std::launch::deferred,
                              [&s] { return MakeTokenizer(*s.source->gguf()); });
   auto found = topology::DiscoverMachine();

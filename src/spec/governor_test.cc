@@ -85,6 +85,32 @@ TEST(Governor, RowsGoWhereTheGainIsHighest) {
   EXPECT_EQ(d[1].drafter, -1);
 }
 
+// A drafter that reads a long prompt is dear once: the ledger pays, and the next proposal is not expected to be.
+TEST(Governor, OpeningIsChargedAndNoMeasure) {
+  for (bool opens : {true, false}) {
+    ScriptedClock clock;
+    Governor governor(&clock);
+    for (int rows : {1, 2, 4, 8}) {
+      for (int i = 0; i < (rows == 1 ? 8 : 1); ++i) governor.AddPrepared(rows, StepSecs(rows, 0.1));
+    }
+    governor.AddDrafter("one");
+    governor.StartRequest(0);
+    const RoundRequest request{0, 100, 4};
+    governor.BeginRound({&request, 1});
+    ASSERT_EQ(governor.NextDrafter(0), 0);
+    clock.now += 2;
+    step::DraftTree tree;
+    tree.Reset(0);
+    governor.Offer(0, 0, tree, std::vector<float>{1.0f}, opens);
+    governor.Decide();
+    clock.now += 1;
+    const RequestOutcome outcome{1, {}};
+    governor.EndRound({&outcome, 1});
+    EXPECT_EQ(governor.costs().PredictDraft(0), opens ? 0 : 2);
+    EXPECT_LT(governor.ledger().saved_secs(), -1.9) << opens;
+  }
+}
+
 // Two requests copy, one has nothing to draft: its tokens come slower only as far as is allowed.
 TEST(Governor, NoRequestIsSlowedBeyondTheLimitByItsNeighbours) {
   for (double limit : {0.05, 0.25, 3.0}) {

@@ -113,6 +113,15 @@ void ModelProposer::AddChildren(int parent, int logits_idx, const ProposeContext
   if (parent >= 0 && num > 0) Fade(best[0].probability, &child_reach_);
 }
 
+// A parent's reach is at least its child's and it was made before: of equals the older first keeps parents in front.
+void ModelProposer::SortByReach() {
+  order_.resize(nodes_.size());
+  for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int32_t>(i);
+  std::stable_sort(order_.begin(), order_.end(), [this](int32_t a, int32_t b) {
+    return nodes_[static_cast<size_t>(a)].reach > nodes_[static_cast<size_t>(b)].reach;
+  });
+}
+
 // The nodes that the tree would have now, and of them those whose children may come into it.
 void ModelProposer::PickFrontier(const DraftBudget& budget) {
   frontier_.clear();
@@ -122,12 +131,7 @@ void ModelProposer::PickFrontier(const DraftBudget& budget) {
       frontier_.push_back(static_cast<int32_t>(nodes_.size()) - 1);
     return;
   }
-  order_.resize(nodes_.size());
-  for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int32_t>(i);
-  // A parent's reach is at least its child's and it was made before: of equals the older first keeps parents in front.
-  std::stable_sort(order_.begin(), order_.end(), [this](int32_t a, int32_t b) {
-    return nodes_[static_cast<size_t>(a)].reach > nodes_[static_cast<size_t>(b)].reach;
-  });
+  SortByReach();
   const size_t taken = std::min(order_.size(), static_cast<size_t>(budget.max_nodes));
   const float last =
       static_cast<int>(taken) < budget.max_nodes ? 0.0f : nodes_[static_cast<size_t>(order_[taken - 1])].reach;
@@ -194,12 +198,7 @@ bool ModelProposer::RunLevel(const ProposeContext& context) {
 }
 
 void ModelProposer::Emit(const DraftBudget& budget, step::DraftTree* out, std::vector<float>* probability) {
-  if (budget.shape == ShapeLimit::kChain) {
-    order_.resize(nodes_.size());
-    for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int32_t>(i);
-  } else {
-    PickFrontier(budget);  // for the order
-  }
+  SortByReach();  // a chain's order as it is
   row_of_.assign(nodes_.size(), -1);
   for (size_t i = 0; i < order_.size() && out->num_nodes < budget.max_nodes; ++i) {
     const Node& node = nodes_[static_cast<size_t>(order_[i])];

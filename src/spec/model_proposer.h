@@ -66,6 +66,7 @@ class ModelProposer : public Proposer {
   bool CatchUp(const ProposeContext& context);
   bool RunLevel(const ProposeContext& context);
   void AddChildren(int parent, int logits_idx, const ProposeContext& context);
+  void SortByReach();
   void PickFrontier(const DraftBudget& budget);
   void FitFrontier(const ProposeContext& context);
   bool LevelPays(const DraftBudget& budget) const;

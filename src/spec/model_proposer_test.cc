@@ -145,7 +145,8 @@ TEST(ModelProposer, TheWindowOpensWithTheLastTokens) {
   Bench bench;
   const std::vector<int32_t> text = SomeTokens(400, 300, 4);
   for (const Sampling& sampling : kSamplings) {
-    for (size_t length : {1u, 2u, 31u, 32u, 33u, 255u, 256u, 257u, 258u, 300u, 400u}) {
+    constexpr size_t kEdge = kDraftWindow;
+    for (size_t length : {size_t(1), size_t(2), size_t(32), kEdge - 1, kEdge, kEdge + 1, kEdge + 2, size_t(400)}) {
       bench.Fresh();
       const size_t window = length > size_t(kDraftWindow) ? length - size_t(kDraftWindow) : 0;
       ASSERT_EQ(bench.Chain(Prefix(text, length), 4, sampling),
@@ -191,6 +192,22 @@ TEST(ModelProposer, SlidesWhereItsContextEnds) {
         found = chain == bench.Expected(Prefix(text, length), window, int(chain.size()), kSamplings[1]);
       EXPECT_TRUE(found) << "context " << context << ", " << length << " tokens";
     }
+  }
+}
+
+// A catch-up is longer than this draft's context: nothing beyond its rotary table may be read (the address sanitizer
+// looks), and the window still ends here.
+TEST(ModelProposer, AStretchLongerThanItsContext) {
+  const std::vector<int32_t> text = SomeTokens(300, 300, 12);
+  for (int context : {16, 32, 48}) {
+    Bench bench(1, 1, context);
+    bench.Chain(Prefix(text, 40), 3);
+    const std::vector<int32_t> later = Prefix(text, 240);
+    const std::vector<int32_t> chain = bench.Chain(later, 3);
+    bool found = false;
+    for (size_t window = later.size() - size_t(context); window < later.size() && !found; ++window)
+      found = chain == bench.Expected(later, window, 3);
+    EXPECT_TRUE(found) << "context " << context;
   }
 }
 
